@@ -1,0 +1,1 @@
+"""Pure rules shared by every part of Orbit; no I/O, no database, no event loop."""
