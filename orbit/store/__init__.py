@@ -1,0 +1,1 @@
+"""The one home of SQL: tables, statements, connections and the transaction runner."""
