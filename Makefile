@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 SUITES := $(wildcard tests/localdb tests/integration tests/e2e tests/faults)
 UNIT := $(wildcard tests/unit tests/architecture sdk/tests)
 CODE := $(wildcard orbit sdk/orbit_sdk sdk/tests tests bench examples migrations bin/*)
-TYPED := $(wildcard orbit sdk/orbit_sdk tests/support tests/architecture tests/localdb)
+TYPED := $(sort $(dir $(wildcard orbit/*.py sdk/orbit_sdk/*.py tests/support/*.py tests/architecture/*.py tests/localdb/*.py)))
 # Scenarios that wait for leases shrink with this; `make soak` runs them at full length.
 export ORBIT_LEASE_MS ?= 3000
 export PYTHONPATH := $(CURDIR):$(CURDIR)/sdk

@@ -24,7 +24,9 @@ _SESSION = (
 )
 
 
-def connect(dsn: Dsn, *, read_timeout: float = READ_TIMEOUT_SECONDS, autocommit: bool = False) -> Connection[Any]:
+def connect(
+    dsn: Dsn, *, read_timeout: float = READ_TIMEOUT_SECONDS, autocommit: bool = False
+) -> Connection[Any]:
     """Open a connection: READ COMMITTED, strict mode, UTC, utf8mb4, bounded waits.
 
     Raises:

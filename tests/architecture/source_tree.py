@@ -23,7 +23,11 @@ def tracked_files() -> list[Path]:
 
 def python_files(*folders: str) -> list[Path]:
     """The tracked `.py` files under these folders, relative to the root."""
-    return [f for f in tracked_files() if f.suffix == ".py" and any(f.is_relative_to(folder) for folder in folders)]
+    return [
+        f
+        for f in tracked_files()
+        if f.suffix == ".py" and any(f.is_relative_to(folder) for folder in folders)
+    ]
 
 
 def imported_modules(file: Path) -> set[str]:

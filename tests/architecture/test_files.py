@@ -10,7 +10,14 @@ import pytest
 from tests.architecture.source_tree import ROOT, python_files, tracked_files
 
 # Written in pieces so that this file passes its own search.
-HOSTS = ("pypi" + ".org", "python" + "hosted.org", "registry.npm" + "js", "deb." + "debian.org", "security." + "debian.org", "archive." + "ubuntu.com")
+HOSTS = (
+    "pypi" + ".org",
+    "python" + "hosted.org",
+    "registry.npm" + "js",
+    "deb." + "debian.org",
+    "security." + "debian.org",
+    "archive." + "ubuntu.com",
+)
 MACHINE_PATHS = ("/ro" + "ot/", "/tmp/" + "venv", "/wo" + "rk/", "/home/" + "[a-z]")
 WARN_LINES = 250
 MAX_LINES = 600
@@ -41,13 +48,18 @@ def test_no_path_of_a_developers_machine_is_named() -> None:
 
 def test_the_search_finds_what_is_there() -> None:
     """A search that always comes back empty would prove nothing."""
-    assert any(place.startswith("tests/architecture/test_files.py:") for place in occurrences("def occurr" + "ences"))
+    assert any(
+        place.startswith("tests/architecture/test_files.py:") for place in occurrences("def occurr" + "ences")
+    )
 
 
 @pytest.mark.filterwarnings("default")
 def test_modules_stay_small() -> None:
     """A module above 600 lines fails; one above 250 is reported as a candidate for a split."""
-    lines = {f: len((ROOT / f).read_text(encoding="utf-8").splitlines()) for f in python_files("orbit", "sdk", "tests", "bench")}
+    lines = {
+        f: len((ROOT / f).read_text(encoding="utf-8").splitlines())
+        for f in python_files("orbit", "sdk", "tests", "bench")
+    }
     large = {str(file): count for file, count in lines.items() if count > WARN_LINES}
     if large:
         warnings.warn(f"above {WARN_LINES} lines: {large}", stacklevel=1)

@@ -23,7 +23,7 @@ def test_every_state_has_its_row_of_moves() -> None:
 
 
 def test_terminal_and_unfinished_split_the_task_states() -> None:
-    assert TERMINAL | UNFINISHED == set(TaskState)
+    assert set(TaskState) == TERMINAL | UNFINISHED
     assert not TERMINAL & UNFINISHED
 
 
