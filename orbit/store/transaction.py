@@ -1,0 +1,94 @@
+"""An open transaction, and the lock order that it enforces (specification 01-architecture, Transactions and locks)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from enum import IntEnum
+from typing import Any
+
+from pymysql.connections import Connection
+
+from orbit.domain.errors import InvariantViolation
+
+Row = tuple[Any, ...]
+
+
+class Rank(IntEnum):
+    """The order in which rows may be locked: skip ranks, never go back."""
+
+    APPLICATION = 1
+    IDENTITY = 2
+    DEFINITION = 3
+    QUEUE = 4
+    INSTANCE = 5
+    KEY = 6
+    TASK = 7
+    ATTEMPT = 8
+    STREAM = 9
+    # Apart from the others: a transaction that holds one of these takes none of the above.
+    SUBSCRIPTION = 20
+    DELIVERY = 21
+
+
+class Tx:
+    """One open transaction on one connection, used by one thread.
+
+    `now` is the database's time in naive UTC, read after the application lock. `resolving` is true when the runner
+    repeats work whose COMMIT got no answer: identities made before the transaction may already be stored.
+    """
+
+    __slots__ = ("_connection", "_now", "_rank", "resolving", "statements")
+
+    def __init__(self, connection: Connection[Any], *, resolving: bool = False) -> None:
+        self._connection = connection
+        self._now: datetime | None = None
+        self._rank = 0
+        self.resolving = resolving
+        self.statements = 0
+
+    @property
+    def now(self) -> datetime:
+        if self._now is None:
+            self._now = self.value("SELECT UTC_TIMESTAMP(6)")
+        assert self._now is not None
+        return self._now
+
+    def read_clock(self, now: datetime) -> None:
+        """Fix `now` to a time that a statement has just read under the deciding lock."""
+        self._now = now
+
+    def enter(self, rank: Rank) -> None:
+        """Declare that rows of `rank` are about to be locked; refuse to go back to a lower one."""
+        if rank < self._rank or (self._rank >= Rank.SUBSCRIPTION > rank):
+            raise InvariantViolation(f"lock of rank {rank.name} asked after {Rank(self._rank).name}")
+        self._rank = rank
+
+    def execute(self, sql: str, params: Sequence[Any] = ()) -> int:
+        """Run one statement and return the number of rows it changed."""
+        text = sql % tuple(self._connection.escape(value) for value in params) if params else sql
+        self.statements += 1
+        return self._connection.query(text)
+
+    def rows(self, sql: str, params: Sequence[Any] = ()) -> Sequence[Row]:
+        """Run a query and return its rows. A list or tuple parameter renders as `(a, b, c)`."""
+        self.execute(sql, params)
+        result = self._connection._result  # the driver's own cursor reads the same field
+        return result.rows or ()
+
+    def row(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
+        found = self.rows(sql, params)
+        return found[0] if found else None
+
+    def value(self, sql: str, params: Sequence[Any] = ()) -> Any:
+        found = self.row(sql, params)
+        return found[0] if found else None
+
+    def insert(self, head: str, rows: Iterable[Sequence[Any]], tail: str = "") -> int:
+        """Insert many rows with one statement: `head` up to the word VALUES, `tail` after the rows."""
+        escape = self._connection.escape
+        values = ",".join([escape(tuple(row)) for row in rows])
+        if not values:
+            return 0
+        self.statements += 1
+        return self._connection.query(f"{head} VALUES {values} {tail}")
