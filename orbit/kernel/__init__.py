@@ -1,0 +1,1 @@
+"""What every command shares: who asks, receipts, the ledger of events and audits."""

@@ -1,0 +1,47 @@
+"""The records of who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbit.domain.errors import NotFound, PermissionDenied
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What a presented token proves: which credential, and the digest that must equal the stored one."""
+
+    credential_id: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """A credential that is valid now, as read inside the present transaction.
+
+    `queue_ids` is `None` for a scope over all queues of the namespace.
+    """
+
+    credential_id: bytes
+    application_id: bytes
+    namespace_id: bytes
+    actions: frozenset[str]
+    queue_ids: frozenset[bytes] | None
+
+    def require(self, action: str) -> None:
+        """Raise `PermissionDenied` unless the action was granted explicitly."""
+        if action not in self.actions:
+            raise PermissionDenied(f"the credential lacks the action {action}")
+
+    def require_all_queues(self) -> None:
+        """Raise `PermissionDenied` unless the scope covers all queues of the namespace."""
+        if self.queue_ids is not None:
+            raise PermissionDenied("the credential's scope doesn't cover all queues")
+
+    def may_see(self, namespace_id: bytes, queue_id: bytes) -> bool:
+        return namespace_id == self.namespace_id and (self.queue_ids is None or queue_id in self.queue_ids)
+
+    def require_visible(self, namespace_id: bytes, queue_id: bytes, what: str) -> None:
+        """Raise `NotFound` for a resource outside the caller's namespace or queue scope."""
+        if not self.may_see(namespace_id, queue_id):
+            raise NotFound(f"{what} not found")

@@ -1,0 +1,1 @@
+"""Statements only, one module per aggregate: they select, lock, insert and update, and decide nothing."""
