@@ -87,14 +87,14 @@ class NotFound(RequestError):
 class MethodNotAllowed(RequestError):
     """The path exists, but not for this HTTP method."""
 
-    code = "INVALID_ARGUMENT"
+    code = "METHOD_NOT_ALLOWED"
     status = 405
 
 
 class RequestTimeout(RequestError):
     """The request's bytes didn't arrive in time."""
 
-    code = "INVALID_ARGUMENT"
+    code = "REQUEST_TIMEOUT"
     status = 408
 
 
