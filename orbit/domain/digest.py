@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-FieldValue: TypeAlias = bytes | str | int | bool | None
+# A bool is an int to the type checker, not to the encoding.
+FieldValue: TypeAlias = bytes | str | int | None
 
 _COMMAND: Final = b"orbit.command.1\x00"
 _RECEIPT: Final = b"orbit.receipt.1\x00"
@@ -40,7 +41,7 @@ def _sized(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def _typed(value: bytes | str | int | bool) -> bytes:
+def _typed(value: bytes | str | int) -> bytes:
     if isinstance(value, bytes):
         return b"b" + _sized(value)
     if isinstance(value, str):

@@ -51,10 +51,10 @@ def syntax_refusal(raw: bytes, message: str, root: str) -> InvalidArgument:
 
 
 def top_field(raw: bytes, at: int) -> str:
-    """Return the name of the top-level object's field whose value holds byte `at`, or ""."""
+    """Return the name of the top-level object's field whose value holds byte `at` or ends there, or ""."""
     field, named, level = b"", b"", 0
     for token in _TOKEN.finditer(raw):
-        if token.start() > at:
+        if token.start() >= at:
             break
         mark = token[0]
         if mark in b"{[":
