@@ -37,9 +37,8 @@ def read_caller(tx: Tx, token: Token) -> Caller:
 
 def is_valid(row: CredentialRow, now: datetime) -> bool:
     """Tell whether a credential may be used now, its token apart."""
-    return (
-        row.state == row.application_state == row.namespace_state == "ACTIVE"
-        and (row.expires_at is None or row.expires_at > now)
+    return row.state == row.application_state == row.namespace_state == "ACTIVE" and (
+        row.expires_at is None or row.expires_at > now
     )
 
 

@@ -1,7 +1,8 @@
-"""The typed commands of Pulse and their outcomes. A list function answers each command with its outcome or an `OrbitError`.
+"""The typed commands of Pulse and their outcomes.
 
-Ids are 16 bytes, times naive UTC, durations milliseconds. Ids that a command creates (`task_id`, `attempt_ids`, …) are made
-by the process beforehand, so that a COMMIT without an answer is resolved by running the same list again.
+A list function answers each command with its outcome or an `OrbitError`. Ids are 16 bytes, times naive UTC, durations
+milliseconds. Ids that a command creates (`task_id`, `attempt_ids`, …) are made by the process beforehand, so that a
+COMMIT without an answer is resolved by running the same list again.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class QueueAnswer:
 class SubmitTask:
     """A new task; field rules (lengths, alphabets, ranges) were checked by the transport, times are checked here.
 
-    `retry` is `None` where the request left it out. At most one of `delay_ms` (None = omitted or 0) and `available_at` is given.
+    `retry` is `None` where the request left it out. At most one of `delay_ms` (None = omitted or 0) and
+    `available_at` is given.
     """
 
     token: Token

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from typing import Any
 
 import pymysql
 from pymysql.connections import Connection
 
 from orbit.store.dsn import Dsn
+
+Row = tuple[Any, ...]
 
 CONNECT_TIMEOUT_SECONDS = 3.0
 READ_TIMEOUT_SECONDS = 5.0
@@ -54,6 +57,17 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+def result_rows(connection: Connection[Any]) -> Sequence[Row]:
+    """Return the rows of the last query; the driver's own cursor reads the same field, at several times the cost."""
+    rows: Sequence[Row] | None = connection._result.rows  # type: ignore[attr-defined]  # noqa: SLF001
+    return rows or ()
+
+
+def drop(connection: Connection[Any]) -> None:
+    """Close the socket at once: no goodbye on a connection that may be dead."""
+    connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _tls_arguments(dsn: Dsn) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
 from orbit.domain.errors import InvariantViolation, OrbitError, OutcomeUnknown, Unavailable
-from orbit.store.connection import connect
+from orbit.store.connection import connect, drop
 from orbit.store.dsn import Dsn
 from orbit.store.failures import DEADLOCK, LOCK_TIMEOUT, Failure, classify, error_number
 from orbit.store.transaction import Tx
@@ -62,7 +62,7 @@ class Session:
         dsn: Dsn,
         *,
         connector: Callable[..., Connection[Any]] = connect,
-        report: Callable[[str, BaseException], None] = lambda event, error: None,
+        report: Callable[[str, BaseException], None] = lambda *_: None,
     ) -> None:
         self._dsn = dsn
         self._connector = connector
@@ -100,9 +100,7 @@ class Session:
             self.stats.statements += tx.statements
             return result
 
-    def run_group(
-        self, work: Callable[[Tx, Sequence[Op]], list[Any]], operations: Sequence[Op]
-    ) -> list[Any]:
+    def run_group(self, work: Callable[[Tx, Sequence[Op]], list[Any]], operations: Sequence[Op]) -> list[Any]:
         """Run `work` over a list of operations; return one outcome or `OrbitError` for each, in order.
 
         Bad data and exceptions rerun the operations one by one, so that only the guilty one fails (INTERNAL).
@@ -111,7 +109,7 @@ class Session:
             return self.run(lambda tx: work(tx, operations))
         except OrbitError as error:
             return [error] * len(operations)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the guilty operation is found by running each alone
             if len(operations) == 1:
                 self._report("operation_failed", error)
                 return [InvariantViolation("the operation failed; it was rolled back")]
@@ -157,7 +155,8 @@ class Session:
         if tries.unknown:
             if tries.elapsed() > UNKNOWN_BUDGET_SECONDS:
                 raise OutcomeUnknown(
-                    "the outcome is unknown; repeat with the original identity", retry_after_ms=UNAVAILABLE_RETRY_MS
+                    "the outcome is unknown; repeat with the original identity",
+                    retry_after_ms=UNAVAILABLE_RETRY_MS,
                 ) from error
             _pause(0.05 * min(tries.lost, 10))
         elif tries.lost > 1:
@@ -171,7 +170,9 @@ class Session:
         tries.contended += 1
         if tries.contended >= CONTENTION_TRIES or tries.elapsed() > CONTENTION_BUDGET_SECONDS:
             kind = OutcomeUnknown if tries.unknown else Unavailable
-            raise kind("the database is contended; repeat later", retry_after_ms=UNAVAILABLE_RETRY_MS) from error
+            raise kind(
+                "the database is contended; repeat later", retry_after_ms=UNAVAILABLE_RETRY_MS
+            ) from error
         _pause(0.002 * 2 ** min(tries.contended, 5))
 
     def _roll_back(self) -> None:
@@ -185,7 +186,7 @@ class Session:
     def _discard(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection._force_close()  # never say goodbye on a socket that may be dead
+            drop(connection)
 
 
 class Reader(Session):

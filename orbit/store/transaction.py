@@ -10,8 +10,7 @@ from typing import Any
 from pymysql.connections import Connection
 
 from orbit.domain.errors import InvariantViolation
-
-Row = tuple[Any, ...]
+from orbit.store.connection import Row, result_rows
 
 
 class Rank(IntEnum):
@@ -73,8 +72,7 @@ class Tx:
     def rows(self, sql: str, params: Sequence[Any] = ()) -> Sequence[Row]:
         """Run a query and return its rows. A list or tuple parameter renders as `(a, b, c)`."""
         self.execute(sql, params)
-        result = self._connection._result  # the driver's own cursor reads the same field
-        return result.rows or ()
+        return result_rows(self._connection)
 
     def row(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
         found = self.rows(sql, params)

@@ -30,5 +30,6 @@ def select_receipts(tx: Tx, receipt_ids: Sequence[bytes]) -> dict[bytes, Receipt
 
 def insert_receipts(tx: Tx, receipts: Iterable[ReceiptRow]) -> None:
     tx.insert(
-        "INSERT INTO receipts (receipt_id, application_id, request_digest, resource_id, body, created_at)", receipts
+        "INSERT INTO receipts (receipt_id, application_id, request_digest, resource_id, body, created_at)",
+        receipts,
     )

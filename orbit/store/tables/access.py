@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from sqlalchemy import CheckConstraint, Index, Table, UniqueConstraint
 
-from orbit.store.tables.columns import TABLE_OPTIONS, big, digest, flag, identity, instant, metadata, name, small, words
+from orbit.store.tables.columns import (
+    TABLE_OPTIONS,
+    big,
+    digest,
+    flag,
+    identity,
+    instant,
+    metadata,
+    name,
+    small,
+    words,
+)
 
 applications = Table(
     "applications",

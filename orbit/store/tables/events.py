@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from sqlalchemy import Index, Table
 
-from orbit.store.tables.columns import TABLE_OPTIONS, big, digest, exact, identity, instant, metadata, name, words
+from orbit.store.tables.columns import (
+    TABLE_OPTIONS,
+    big,
+    digest,
+    exact,
+    identity,
+    instant,
+    metadata,
+    name,
+    words,
+)
 
 receipts = Table(
     "receipts",

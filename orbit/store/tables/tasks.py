@@ -41,7 +41,11 @@ tasks = Table(
     small("ready", "1 表示等待且已到时、可被领取；其余为 NULL，从而离开领取区间", null=True),
     instant("available_at", "最早可领取时刻，UTC；退避后更新"),
     instant("due_at", "等待且未到时的任务等于 available_at，其余为 NULL；供到时扫描", null=True),
-    instant("unstarted_deadline_at", "未开始时的最早截止（开始截止与总截止取小）；开始后或终结后为 NULL", null=True),
+    instant(
+        "unstarted_deadline_at",
+        "未开始时的最早截止（开始截止与总截止取小）；开始后或终结后为 NULL",
+        null=True,
+    ),
     computed(
         instant("dispatch_at", "生成列：available_at 减去 priority×30 秒，仅供排序，不代表就绪"),
         "available_at - INTERVAL (priority * 30) SECOND",
@@ -69,7 +73,8 @@ tasks = Table(
     CheckConstraint("priority <= 9", name="priority"),
     CheckConstraint("max_attempts BETWEEN 1 AND 100", name="max_attempts"),
     CheckConstraint(
-        "state IN ('WAITING', 'LEASED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELLED', 'NEEDS_REVIEW')", name="state"
+        "state IN ('WAITING', 'LEASED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELLED', 'NEEDS_REVIEW')",
+        name="state",
     ),
     CheckConstraint("backoff IN ('NONE', 'FIXED', 'LINEAR', 'EXPONENTIAL')", name="backoff"),
     CheckConstraint("on_unknown IN ('REVIEW', 'RETRY')", name="on_unknown"),
@@ -91,7 +96,9 @@ task_payloads = Table(
     "task_payloads",
     metadata,
     identity("task_id", "任务标识", key=True),
-    Column("payload", MEDIUMBLOB, nullable=False, comment="提交时收到的 JSON 原文字节，最多 256 KiB，逐字节保留"),
+    Column(
+        "payload", MEDIUMBLOB, nullable=False, comment="提交时收到的 JSON 原文字节，最多 256 KiB，逐字节保留"
+    ),
     comment="任务载荷：只插入，与频繁变化的任务行分开",
     **TABLE_OPTIONS,
 )
@@ -147,7 +154,9 @@ attempt_outputs = Table(
     metadata,
     identity("task_id", "任务标识", key=True),
     big("epoch", "尝试序号", key=True),
-    Column("output", MEDIUMBLOB, nullable=False, comment="成功结果的 JSON 原文字节，最多 256 KiB，逐字节保留"),
+    Column(
+        "output", MEDIUMBLOB, nullable=False, comment="成功结果的 JSON 原文字节，最多 256 KiB，逐字节保留"
+    ),
     comment="尝试输出：只插入，每个成功且有输出的尝试一行",
     **TABLE_OPTIONS,
 )
