@@ -417,19 +417,20 @@ TABLES = (
 )
 
 # Random bytes from the server itself; the two digests are independent.
-INSTALLATION = """
-INSERT INTO installation (id, installation_id, cursor_key, created_at)
+INSTALLATION_ROW = """
+INSERT IGNORE INTO installation (id, installation_id, cursor_key, created_at)
 VALUES (1, RANDOM_BYTES(16), RANDOM_BYTES(32), UTC_TIMESTAMP(6))
 """
 
-RECOVERY_CLOCK = """
-INSERT INTO recovery_clock (id, beat_at, grace_until)
+RECOVERY_CLOCK_ROW = """
+INSERT IGNORE INTO recovery_clock (id, beat_at, grace_until)
 VALUES (1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))
 """
 
 
 def upgrade() -> None:
+    # DDL commits by itself, so a run may be killed between any two statements: each can be repeated.
     for statement in TABLES:
         op.execute(statement.replace("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1))
-    op.execute(INSTALLATION.replace("INSERT INTO", "INSERT IGNORE INTO", 1))
-    op.execute(RECOVERY_CLOCK.replace("INSERT INTO", "INSERT IGNORE INTO", 1))
+    op.execute(INSTALLATION_ROW)
+    op.execute(RECOVERY_CLOCK_ROW)

@@ -9,6 +9,9 @@ from enum import Enum
 
 from pymysql.err import InterfaceError, MySQLError
 
+# For those outside the store who report a failed connection in one line.
+DatabaseError = MySQLError
+
 CONTENTION = frozenset({1213, 1205, 1020, 1180, 3572, 1317, 1969, 3024})
 LOST = frozenset({1053, 1290, 1836, 1047, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031})
 BAD_DATA = frozenset({1048, 1062, 1264, 1292, 1366, 1406, 1690, 3819, 4025})

@@ -1,0 +1,1 @@
+"""Command lines for operators, which talk to the database itself."""
