@@ -1,1 +1,1 @@
-"""The trio shell: configuration, logging, process life, the bridge to the database; the lowest place trio may appear."""
+"""The trio shell: settings, logging, process life, the bridge to the database; the lowest place trio may appear."""
