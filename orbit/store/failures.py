@@ -45,3 +45,7 @@ def classify(error: MySQLError) -> Failure:
     if number in BAD_DATA:
         return Failure.BAD_DATA
     return Failure.OTHER
+
+
+# What `connect` and a cursor raise, for callers outside of the store that wait for a server or report its refusal.
+DriverError = MySQLError

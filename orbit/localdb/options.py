@@ -1,0 +1,67 @@
+"""The options that a private server runs with, by flavour."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from orbit.localdb.bundle import Flavour
+
+# Durable: what was committed survives a kill and a power cut, and both flavours pay the same for it.
+_DURABLE = {
+    "innodb-flush-log-at-trx-commit": "1",
+    "sync-binlog": "1",
+    "log-bin": "binlog",
+    "server-id": "1",
+}
+# Nothing reads these logs but crash recovery: an hour of them is plenty, and the disk doesn't fill.
+_BOUNDED = {"binlog-expire-logs-seconds": "3600", "max-binlog-size": "67108864"}
+_COMMON = {
+    "bind-address": "127.0.0.1",
+    # Accounts are matched by address, so root@localhost is the socket alone.
+    "skip-name-resolve": "ON",
+    "local-infile": "OFF",
+    "character-set-server": "utf8mb4",
+    "default-time-zone": "+00:00",
+    "performance-schema": "ON",
+    "innodb-buffer-pool-size": "134217728",
+    "max-connections": "200",
+    "table-open-cache": "1000",
+    "table-definition-cache": "1000",
+}
+_BY_FLAVOUR = {
+    # No statement reads or writes files of the system.
+    Flavour.MYSQL: {"secure-file-priv": "NULL"},
+    # MySQL's default, and the only format it keeps.
+    Flavour.MARIADB: {"binlog-format": "ROW"},
+}
+# For servers of tests: little memory, otherwise the same.
+SMALL = {
+    "innodb-buffer-pool-size": "67108864",
+    "max-connections": "151",
+    "table-open-cache": "400",
+    "table-definition-cache": "400",
+}
+
+
+def server_options(flavour: Flavour, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of one flavour by name, `settings` over the defaults (`_` and `-` are the same)."""
+    merged = {**_COMMON, **_DURABLE, **_BOUNDED, **_BY_FLAVOUR[flavour]}
+    merged.update((name.replace("_", "-"), value) for name, value in settings.items())
+    return merged
+
+
+def as_arguments(options: Mapping[str, str]) -> list[str]:
+    """Return options as command-line arguments."""
+    return [f"--{name}={value}" for name, value in options.items()]
+
+
+def account_option() -> list[str]:
+    """Return the option without which a server refuses to run as root."""
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
+def place_options(*, data: Path, temporary: Path, log: Path, pid_file: Path) -> dict[str, str]:
+    """Return the options that keep a server inside its own directory."""
+    return {"datadir": str(data), "tmpdir": str(temporary), "log-error": str(log), "pid-file": str(pid_file)}

@@ -1,0 +1,74 @@
+"""A fresh data directory and the account and database in it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from orbit.localdb.bundle import Flavour, Server
+from orbit.localdb.errors import LocalDatabaseError
+from orbit.localdb.home import Home, write_private
+from orbit.localdb.options import account_option
+
+USER = "orbit"
+DATABASE = "orbit"
+INSTALL_TIMEOUT_SECONDS = 180
+
+
+def create_data(home: Home, server: Server) -> None:
+    """Make the data directory, complete or not at all.
+
+    Raises:
+        LocalDatabaseError: the server's own tool fails; the message has its last line.
+    """
+    unfinished = home.root / "data.new"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    common = [*account_option(), f"--datadir={unfinished}", f"--tmpdir={home.temporary}"]
+    if server.flavour is Flavour.MYSQL:
+        command = [*server.command, *common, "--initialize-insecure", "--character-set-server=utf8mb4"]
+    else:
+        unfinished.mkdir(mode=0o700)
+        extra = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
+        command = [*server.install_command, *common, *extra]
+    try:
+        finished = subprocess.run(
+            command,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **server.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=INSTALL_TIMEOUT_SECONDS,
+            cwd=home.root,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LocalDatabaseError(f"{server.flavour.value} can't make a data directory: {error}") from error
+    if finished.returncode:
+        lines = finished.stdout.strip().splitlines()
+        reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no reason given")
+        raise LocalDatabaseError(f"{server.flavour.value} can't make a data directory: {reason}")
+    unfinished.rename(home.data)
+
+
+def write_init_file(home: Home, flavour: Flavour) -> Path:
+    """Write the statements that the first start runs before it accepts anybody; return the file's path.
+
+    Only `root@localhost` (the socket) and `orbit` remain; the latter may do everything in databases named `orbit…`.
+    Each statement stands on one line of its own, which is what servers accept.
+    """
+    account = f"'{USER}'@'127.0.0.1'"
+    statements = [
+        f"CREATE DATABASE IF NOT EXISTS `{DATABASE}` CHARACTER SET utf8mb4",
+        f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{home.password()}'",
+        f"GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account}",
+    ]
+    if flavour is Flavour.MARIADB:
+        # Its installer also makes root accounts for the host's name and addresses, without a password.
+        others = "User = '' OR (User = 'root' AND Host <> 'localhost')"
+        statements = [f"DELETE FROM mysql.global_priv WHERE {others}", "FLUSH PRIVILEGES", *statements]
+    file = home.root / "first-start.sql"
+    write_private(file, ";\n".join(statements) + ";\n")
+    return file

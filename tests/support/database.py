@@ -1,0 +1,52 @@
+"""Private databases for tests: one per session, and as many more as a test wants to break."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from orbit.localdb.bundle import Flavour
+from orbit.localdb.instance import Instance, create
+from orbit.localdb.options import SMALL
+from orbit.store.dsn import Dsn
+
+
+def chosen_flavour() -> Flavour:
+    """The flavour that this run tests (`ORBIT_TEST_FLAVOUR`, default MySQL)."""
+    return Flavour(os.environ.get("ORBIT_TEST_FLAVOUR", Flavour.MYSQL))
+
+
+@contextmanager
+def running_instance(
+    flavour: Flavour | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Instance]:
+    """A started instance in a temporary home; both vanish at the end, also when the test run is killed."""
+    home = Path(tempfile.mkdtemp(prefix="orbit-test-"))
+    try:
+        instance = create(
+            home,
+            flavour or chosen_flavour(),
+            settings={**SMALL, **(settings or {})},
+            environment=environment,
+            say=print,
+        )
+        try:
+            instance.start(remove_with_supervisor=True)
+            yield instance
+        finally:
+            instance.destroy()
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def migrate(dsn: Dsn) -> None:
+    """Bring the schema of an empty database to this checkout's release."""
+    importlib.import_module("orbit.admin.migrate").upgrade(dsn)
