@@ -20,6 +20,8 @@ class ReceiptRow(NamedTuple):
 
 def select_receipts(tx: Tx, receipt_ids: Sequence[bytes]) -> dict[bytes, ReceiptRow]:
     """Read receipts by identity; the application lock keeps them still."""
+    if not receipt_ids:
+        return {}
     sql = """
         SELECT receipt_id, application_id, request_digest, resource_id, body, created_at
         FROM receipts WHERE receipt_id IN %s

@@ -1,0 +1,184 @@
+"""Results and declines: how a worker ends an attempt, once, whatever it repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from orbit.domain.digest import command_digest
+from orbit.domain.errors import IdempotencyConflict, OrbitError, PermissionDenied, StaleAttempt, StateConflict
+from orbit.domain.limits import LATE_EVIDENCE_MAX_ROWS
+from orbit.domain.states import AttemptState, Disposition, TaskState
+from orbit.pulse.commands import DeclineAttempt, Declined, FinishAttempt, Recorded
+from orbit.pulse.endings import Ending, Failure, after_decline, after_result
+from orbit.store.sql.attempts import EvidenceRow, HeldRow, count_evidence, insert_evidence
+from orbit.store.sql.fences import FenceRow
+from orbit.store.transaction import Tx
+
+Fences = dict[bytes, FenceRow]
+
+
+@dataclass(slots=True)
+class EndReports:
+    """Judges results and declines in order and gathers what they end, and what came too late."""
+
+    tx: Tx
+    fences: Fences
+    held: dict[bytes, HeldRow]
+    endings: list[Ending] = field(default_factory=list)
+    evidence: list[EvidenceRow] = field(default_factory=list)
+
+    def finish(self, command: FinishAttempt) -> Recorded | OrbitError:
+        """Take a result: APPLIED once, DUPLICATE for the same again, LATE after any other end."""
+        found = owned(self.fences, self.held, command)
+        if isinstance(found, OrbitError):
+            return found
+        digest = result_digest(command)
+        if found.ended_task_state is not None:
+            return self._after_end(found, command, digest)
+        if found.session_id != command.session_id:
+            return _stale()
+        if found.attempt_state == AttemptState.LEASED:
+            return StateConflict("the attempt has not been started")
+        failure = _failure(command)
+        attempt_state, following = after_result(
+            found, command.outcome, failure, command.retry_after_ms, self.tx.now
+        )
+        self._end(
+            Ending(
+                held=found,
+                attempt_state=attempt_state,
+                task_state=following.state,
+                failure=following.failure,
+                available_at=following.available_at,
+                command_id=command.command_id,
+                digest=digest,
+                output=command.output,
+            )
+        )
+        return Recorded(task_state=following.state, disposition=Disposition.APPLIED)
+
+    def decline(self, command: DeclineAttempt) -> Declined | OrbitError:
+        """Hand an unstarted attempt back; a repeat is answered alike."""
+        found = owned(self.fences, self.held, command)
+        if isinstance(found, OrbitError):
+            return found
+        if (
+            found.attempt_state == AttemptState.DECLINED
+            and found.end_command_id == command.command_id.encode()
+        ):
+            return Declined()
+        if found.ended_task_state is not None or found.session_id != command.session_id:
+            return _stale()
+        if found.attempt_state != AttemptState.LEASED:
+            return StateConflict("the attempt has been started and can't be declined")
+        following = after_decline(found, command.reason, self.tx.now)
+        self._end(
+            Ending(
+                held=found,
+                attempt_state=AttemptState.DECLINED,
+                task_state=following.state,
+                available_at=following.available_at,
+                command_id=command.command_id,
+            )
+        )
+        return Declined()
+
+    def keep_evidence(self) -> None:
+        """Store late results, at most a few an attempt."""
+        if not self.evidence:
+            return
+        kept = count_evidence(self.tx, sorted({row.attempt_id for row in self.evidence}))
+        room = {row.attempt_id: LATE_EVIDENCE_MAX_ROWS - kept.get(row.attempt_id, 0) for row in self.evidence}
+        admitted = []
+        for row in self.evidence:
+            room[row.attempt_id] -= 1
+            if room[row.attempt_id] >= 0:
+                admitted.append(row)
+        insert_evidence(self.tx, admitted)
+
+    def _end(self, ending: Ending) -> None:
+        self.endings.append(ending)
+        # A second message of this group about the same attempt is judged against its end.
+        self.held[ending.held.attempt_id] = ending.held._replace(
+            attempt_state=ending.attempt_state,
+            ended_task_state=ending.task_state,
+            end_command_id=None if ending.command_id is None else ending.command_id.encode(),
+            result_digest=ending.digest,
+        )
+
+    def _after_end(self, held: HeldRow, command: FinishAttempt, digest: bytes) -> Recorded | OrbitError:
+        assert held.ended_task_state is not None
+        ended = TaskState(held.ended_task_state)
+        if held.end_command_id == command.command_id.encode():
+            if held.result_digest != digest:
+                return IdempotencyConflict("the message id was used before with another result")
+            # The group's first run committed without an answer: this is its own result.
+            repeated = Disposition.APPLIED if self.tx.resolving else Disposition.DUPLICATE
+            return Recorded(task_state=ended, disposition=repeated)
+        if held.result_digest == digest:
+            return Recorded(task_state=ended, disposition=Disposition.DUPLICATE)
+        self.evidence.append(
+            EvidenceRow(
+                attempt_id=held.attempt_id,
+                evidence_digest=digest,
+                received_at=self.tx.now,
+                outcome=command.outcome,
+                error_code=command.error_code,
+                error_message=command.error_message,
+                output=command.output,
+            )
+        )
+        return Recorded(task_state=TaskState(held.task_state), disposition=Disposition.LATE)
+
+
+def owned(
+    fences: Fences, held: dict[bytes, HeldRow], command: FinishAttempt | DeclineAttempt
+) -> HeldRow | OrbitError:
+    """Return the attempt that a message speaks of, if its session is its worker's current one and the worker's it is."""
+    fence = fences.get(command.session_id)
+    if fence is None:
+        return _stale()
+    if not fence.valid:
+        return PermissionDenied("the session's credential is no longer valid")
+    row = held.get(command.attempt_id)
+    if row is None or row.epoch != command.epoch or row.worker_ref != fence.worker_ref:
+        return _stale()
+    return row
+
+
+def result_digest(command: FinishAttempt) -> bytes:
+    """Return the digest of a result's content; the message id and the session are not part of it."""
+    return command_digest(
+        "result",
+        [
+            ("epoch", command.epoch),
+            ("outcome", command.outcome),
+            ("output", command.output),
+            ("error_code", command.error_code),
+            ("error_message", command.error_message),
+            ("retry_after_ms", command.retry_after_ms),
+        ],
+    )
+
+
+def end_reports(
+    tx: Tx, fences: Fences, held: dict[bytes, HeldRow], commands: Sequence[FinishAttempt | DeclineAttempt]
+) -> tuple[EndReports, list[Recorded | Declined | OrbitError]]:
+    """Judge results and declines in their order."""
+    reports = EndReports(tx, fences, held)
+    outcomes: list[Recorded | Declined | OrbitError] = [
+        reports.finish(command) if isinstance(command, FinishAttempt) else reports.decline(command)
+        for command in commands
+    ]
+    return reports, outcomes
+
+
+def _failure(command: FinishAttempt) -> Failure | None:
+    if command.error_code is None:
+        return None
+    return Failure(code=command.error_code, message=command.error_message or "")
+
+
+def _stale() -> OrbitError:
+    return StaleAttempt("the attempt isn't this session's")

@@ -1,0 +1,130 @@
+"""Start: the moment from which handler code may run, granted once an attempt and counted in the queue's rate window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from orbit.domain.errors import (
+    CancelRequested,
+    DeadlineExceeded,
+    OrbitError,
+    PermissionDenied,
+    QueuePaused,
+    RateLimited,
+    StaleAttempt,
+    StateConflict,
+)
+from orbit.domain.limits import ATTEMPT_DEADLINE_GRACE_MS
+from orbit.domain.states import AttemptState
+from orbit.pulse.commands import StartAttempt, Started
+from orbit.pulse.endings import DEADLINE_EXCEEDED, START_DEADLINE_EXCEEDED, deadline_passed
+from orbit.pulse.usage import Usage
+from orbit.store.sql.attempts import AttemptStart, HeldRow, update_attempts_started
+from orbit.store.sql.fences import FenceRow
+from orbit.store.sql.tasks import update_started
+from orbit.store.transaction import Tx
+
+_MS = timedelta(milliseconds=1)
+_GRACE = timedelta(milliseconds=ATTEMPT_DEADLINE_GRACE_MS)
+
+
+@dataclass(slots=True)
+class Starts:
+    """Judges Starts in order against the counters as they stand, and stores the grants together."""
+
+    tx: Tx
+    usage: Usage
+    fences: dict[bytes, FenceRow]
+    held: dict[bytes, HeldRow]
+    granted: dict[bytes, AttemptStart] = field(default_factory=dict)
+
+    def start(self, command: StartAttempt) -> Started | OrbitError:
+        fence, held = self.fences.get(command.session_id), self.held.get(command.attempt_id)
+        if (
+            fence is None
+            or held is None
+            or held.epoch != command.epoch
+            or held.session_id != command.session_id
+        ):
+            return StaleAttempt("the attempt isn't this session's")
+        if not fence.valid:
+            return PermissionDenied("the session's credential is no longer valid")
+        if held.attempt_state == AttemptState.RUNNING:
+            return self._again(held, command)
+        refusal = self._refusal(held)
+        return self._grant(held, command) if refusal is None else refusal
+
+    def flush(self) -> None:
+        """Store the grants. Locks: tasks (rank 7), attempts (8)."""
+        if self.granted:
+            update_started(self.tx, [self.held[attempt_id].task_id for attempt_id in self.granted])
+            update_attempts_started(self.tx, self.granted)
+
+    def _again(self, held: HeldRow, command: StartAttempt) -> Started | OrbitError:
+        if held.start_command_id != command.command_id.encode():
+            return StateConflict("the attempt was started under another message id")
+        assert held.lease_expires_at is not None
+        return _started(held.lease_expires_at, held.attempt_deadline_at, self.tx.now)
+
+    def _refusal(self, held: HeldRow) -> OrbitError | None:
+        now = self.tx.now
+        if held.attempt_state == AttemptState.CANCELLED:
+            return CancelRequested("the task was cancelled")
+        if held.attempt_error_code in (DEADLINE_EXCEEDED, START_DEADLINE_EXCEEDED) or (
+            held.attempt_state == AttemptState.LEASED and deadline_passed(held, now)
+        ):
+            return DeadlineExceeded("the task's deadline passed before the Start")
+        if held.lease_expires_at is None or held.lease_expires_at <= now:
+            return StaleAttempt("the attempt's lease has ended")
+        queue = self.usage.queue(held.queue_id)
+        if queue.row.paused:
+            return QueuePaused("the queue is paused", retry_after_ms=1_000)
+        if queue.starts_left(now) <= 0:
+            return RateLimited("the queue's rate window is full", retry_after_ms=queue.window_left_ms(now))
+        return None
+
+    def _grant(self, held: HeldRow, command: StartAttempt) -> Started:
+        now = self.tx.now
+        deadline_at = _attempt_deadline(held, now)
+        cap = None if deadline_at is None else deadline_at + _GRACE
+        expires_at = now + command.lease_ms * _MS
+        if cap is not None and cap < expires_at:
+            expires_at = cap
+        self.usage.queue(held.queue_id).count_start(now)
+        self.granted[held.attempt_id] = AttemptStart(
+            started_at=now,
+            lease_expires_at=expires_at,
+            lease_cap_at=cap,
+            start_command_id=command.command_id.encode(),
+            deadline_at=deadline_at,
+        )
+        # A second message of this group about the same attempt is judged against the grant.
+        self.held[held.attempt_id] = held._replace(
+            attempt_state=AttemptState.RUNNING,
+            start_command_id=command.command_id.encode(),
+            lease_expires_at=expires_at,
+            attempt_deadline_at=deadline_at,
+        )
+        return _started(expires_at, deadline_at, now)
+
+
+def start_attempts(starts: Starts, commands: Sequence[StartAttempt]) -> list[Started | OrbitError]:
+    """Judge Starts in their order and store the grants."""
+    outcomes = [starts.start(command) for command in commands]
+    starts.flush()
+    return outcomes
+
+
+def _attempt_deadline(held: HeldRow, now: datetime) -> datetime | None:
+    """Return min(now + attempt timeout, total deadline), None without either."""
+    if held.attempt_timeout_ms is None:
+        return held.deadline_at
+    own = now + held.attempt_timeout_ms * _MS
+    return own if held.deadline_at is None else min(own, held.deadline_at)
+
+
+def _started(expires_at: datetime, deadline_at: datetime | None, now: datetime) -> Started:
+    deadline_ms = None if deadline_at is None else max(0, (deadline_at - now) // _MS)
+    return Started(lease_ms=max(0, (expires_at - now) // _MS), deadline_ms=deadline_ms)

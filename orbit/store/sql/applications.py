@@ -1,0 +1,47 @@
+"""The application quota row: an application's limits, its usage, and its write lock."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from orbit.domain.errors import NotFound
+from orbit.store.transaction import Rank, Tx
+
+
+class ApplicationRow(NamedTuple):
+    application_id: bytes
+    max_unfinished: int
+    max_active: int
+    unfinished: int
+    active: int
+
+
+_LOCK = "UPDATE application_quotas SET row_version = row_version + 1 WHERE application_id = %s"
+_READ = """
+SELECT application_id, max_unfinished, max_active, unfinished, active, UTC_TIMESTAMP(6)
+FROM application_quotas WHERE application_id = %s
+"""
+_USE = """
+UPDATE application_quotas SET unfinished = unfinished + %s, active = active + %s WHERE application_id = %s
+"""
+
+
+def lock_application(tx: Tx, application_id: bytes) -> ApplicationRow:
+    """Take the application's write lock by writing its quota row, and fix `tx.now` under it.
+
+    Writing, not only locking, is what makes a conflict visible to certification-based clusters.
+
+    Locks: the quota row (rank 1). Raises: NotFound for an unknown application.
+    """
+    tx.enter(Rank.APPLICATION)
+    tx.execute(_LOCK, (application_id,))
+    row = tx.row(_READ, (application_id,))
+    if row is None:
+        raise NotFound("application not found")
+    tx.read_clock(row[5])
+    return ApplicationRow._make(row[:5])
+
+
+def update_application_usage(tx: Tx, application_id: bytes, *, unfinished: int, active: int) -> None:
+    """Add the two differences; an underflow is a data error of the server (1690), never a negative count."""
+    tx.execute(_USE, (unfinished, active, application_id))

@@ -1,0 +1,226 @@
+"""Rows of attempts, and the join of an attempt with its task that ends and Starts are decided on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from orbit.store.sql.batch import UpdateById
+from orbit.store.transaction import Rank, Tx
+
+
+class HeldRow(NamedTuple):
+    """An attempt joined with its task."""
+
+    attempt_id: bytes
+    task_id: bytes
+    epoch: int
+    attempt_state: str
+    key_digest: bytes | None
+    concurrency_token: int | None
+    worker_ref: bytes
+    session_id: bytes
+    lease_expires_at: datetime | None
+    lease_cap_at: datetime | None
+    started_at: datetime | None
+    start_command_id: bytes | None
+    attempt_deadline_at: datetime | None
+    end_command_id: bytes | None
+    result_digest: bytes | None
+    ended_task_state: str | None
+    attempt_error_code: str | None
+    application_id: bytes
+    namespace_id: bytes
+    queue_id: bytes
+    lane_id: bytes
+    handler: str
+    handler_version: str
+    priority: int
+    task_state: str
+    available_at: datetime
+    start_deadline_at: datetime | None
+    deadline_at: datetime | None
+    attempt_timeout_ms: int | None
+    max_attempts: int
+    backoff: str
+    backoff_initial_ms: int
+    backoff_max_ms: int
+    on_unknown: str | None
+    attempts_used: int
+    cancel_requested_at: datetime | None
+    revision: int
+
+
+class NewAttempt(NamedTuple):
+    task_id: bytes
+    epoch: int
+    attempt_id: bytes
+    application_id: bytes
+    namespace_id: bytes
+    queue_id: bytes
+    key_digest: bytes | None
+    concurrency_token: int | None
+    state: str
+    worker_ref: bytes
+    session_id: bytes
+    leased_at: datetime
+    lease_expires_at: datetime
+    lease_cap_at: datetime | None
+
+
+class AttemptStart(NamedTuple):
+    started_at: datetime
+    lease_expires_at: datetime
+    lease_cap_at: datetime | None
+    start_command_id: bytes
+    deadline_at: datetime | None
+
+
+class AttemptEnd(NamedTuple):
+    ended_at: datetime
+    state: str
+    end_command_id: bytes | None
+    result_digest: bytes | None
+    ended_task_state: str
+    error_code: str | None
+    error_message: str | None
+
+
+class LeaseRow(NamedTuple):
+    """What renewing and resuming is judged on."""
+
+    attempt_id: bytes
+    epoch: int
+    state: str
+    session_id: bytes
+    worker_ref: bytes
+    lease_cap_at: datetime | None
+    cancel_requested_at: datetime | None
+
+
+class Lease(NamedTuple):
+    lease_expires_at: datetime
+    session_id: bytes
+
+
+_HELD = """
+SELECT a.attempt_id, a.task_id, a.epoch, a.state, a.key_digest, a.concurrency_token, a.worker_ref, a.session_id,
+       a.lease_expires_at, a.lease_cap_at, a.started_at, a.start_command_id, a.deadline_at, a.end_command_id,
+       a.result_digest, a.ended_task_state, a.error_code,
+       t.application_id, t.namespace_id, t.queue_id, t.lane_id, t.handler, t.handler_version, t.priority, t.state,
+       t.available_at, t.start_deadline_at, t.deadline_at, t.attempt_timeout_ms, t.max_attempts, t.backoff,
+       t.backoff_initial_ms, t.backoff_max_ms, t.on_unknown, t.attempts_used, t.cancel_requested_at, t.revision
+FROM attempts a JOIN tasks t ON t.task_id = a.task_id
+"""
+_HELD_BY_ID = _HELD + "WHERE a.attempt_id IN %s"
+_HELD_BY_TASK = _HELD + "WHERE a.task_id IN %s AND a.epoch = t.epoch AND a.lease_expires_at IS NOT NULL"
+
+_LEASES = """
+SELECT a.attempt_id, a.epoch, a.state, a.session_id, a.worker_ref, a.lease_cap_at, t.cancel_requested_at
+FROM attempts a JOIN tasks t ON t.task_id = a.task_id
+WHERE a.attempt_id IN %s
+"""
+
+_START = UpdateById(
+    table="attempts",
+    index="uq_attempts_attempt_id",
+    key="attempt_id",
+    columns=AttemptStart._fields,
+    always="state = 'RUNNING'",
+)
+_END = UpdateById(
+    table="attempts",
+    index="uq_attempts_attempt_id",
+    key="attempt_id",
+    columns=AttemptEnd._fields,
+    always="lease_expires_at = NULL",
+)
+_LEASE = UpdateById(
+    table="attempts",
+    index="uq_attempts_attempt_id",
+    key="attempt_id",
+    columns=Lease._fields,
+    always="",
+)
+
+
+def select_held(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, HeldRow]:
+    """Read attempts with their tasks by attempt id; takes no locks."""
+    if not attempt_ids:
+        return {}
+    rows = map(HeldRow._make, tx.rows(_HELD_BY_ID, (list(attempt_ids),)))
+    return {row.attempt_id: row for row in rows}
+
+
+def select_live_of_tasks(tx: Tx, task_ids: Sequence[bytes]) -> dict[bytes, HeldRow]:
+    """Read the live attempts of tasks, by task id."""
+    if not task_ids:
+        return {}
+    rows = map(HeldRow._make, tx.rows(_HELD_BY_TASK, (list(task_ids),)))
+    return {row.task_id: row for row in rows}
+
+
+def insert_attempts(tx: Tx, attempts: Iterable[NewAttempt]) -> None:
+    tx.insert(f"INSERT INTO attempts ({', '.join(NewAttempt._fields)})", attempts)
+
+
+def update_attempts_started(tx: Tx, starts: Mapping[bytes, AttemptStart]) -> None:
+    """Grant Starts. Locks: the attempt rows (rank 8, sorted)."""
+    _START.run(tx, starts)
+
+
+def update_attempts_ended(tx: Tx, ends: Mapping[bytes, AttemptEnd]) -> None:
+    """End attempts; the lease goes with the life. Locks: the attempt rows (rank 8, sorted)."""
+    _END.run(tx, ends)
+
+
+def lock_leases(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, LeaseRow]:
+    """Lock attempts by id and read what their renewal is judged on. Locks: the attempt rows (rank 8, sorted)."""
+    if not attempt_ids:
+        return {}
+    tx.enter(Rank.ATTEMPT)
+    sql = "SELECT attempt_id FROM attempts FORCE INDEX (uq_attempts_attempt_id) WHERE attempt_id IN %s FOR UPDATE"
+    tx.rows(sql, (sorted(attempt_ids),))
+    rows = map(LeaseRow._make, tx.rows(_LEASES, (sorted(attempt_ids),)))
+    return {row.attempt_id: row for row in rows}
+
+
+def update_leases(tx: Tx, leases: Mapping[bytes, Lease]) -> None:
+    """Extend leases of rows that are locked and live."""
+    _LEASE.run(tx, leases)
+
+
+def select_live_of_worker(tx: Tx, worker_ref: bytes) -> list[bytes]:
+    """Return the ids of a worker's live attempts."""
+    sql = "SELECT attempt_id FROM attempts WHERE live_worker_ref = %s"
+    return [row[0] for row in tx.rows(sql, (worker_ref,))]
+
+
+def insert_outputs(tx: Tx, outputs: Iterable[tuple[bytes, int, bytes]]) -> None:
+    """Store outputs as (task, epoch, bytes)."""
+    tx.insert("INSERT INTO attempt_outputs (task_id, epoch, output)", outputs)
+
+
+class EvidenceRow(NamedTuple):
+    attempt_id: bytes
+    evidence_digest: bytes
+    received_at: datetime
+    outcome: str
+    error_code: str | None
+    error_message: str | None
+    output: bytes | None
+
+
+def count_evidence(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, int]:
+    sql = "SELECT attempt_id, COUNT(*) FROM late_evidence WHERE attempt_id IN %s GROUP BY attempt_id"
+    return {row[0]: row[1] for row in tx.rows(sql, (list(attempt_ids),))}
+
+
+def insert_evidence(tx: Tx, rows: Iterable[EvidenceRow]) -> None:
+    """Keep late results; one that is already kept is passed over."""
+    tx.insert(
+        f"INSERT INTO late_evidence ({', '.join(EvidenceRow._fields)})",
+        rows,
+        "ON DUPLICATE KEY UPDATE evidence_digest = VALUES(evidence_digest)",
+    )

@@ -1,0 +1,64 @@
+"""Queues with their usage counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from orbit.store.sql.batch import UpdateById
+from orbit.store.transaction import Tx
+
+
+class QueueRow(NamedTuple):
+    queue_id: bytes
+    application_id: bytes
+    namespace_id: bytes
+    paused: int
+    max_concurrency: int
+    rate_per_second: int
+    max_unfinished_tasks: int
+    active: int
+    leased_unstarted: int
+    unfinished: int
+    window_started_at: datetime | None
+    window_count: int
+
+
+class UsageValues(NamedTuple):
+    """The counters of one queue as they are to be stored."""
+
+    active: int
+    leased_unstarted: int
+    unfinished: int
+    window_started_at: datetime | None
+    window_count: int
+
+
+_SELECT = """
+SELECT q.queue_id, q.application_id, q.namespace_id, q.paused, q.max_concurrency, q.rate_per_second,
+       q.max_unfinished_tasks, u.active, u.leased_unstarted, u.unfinished, u.window_started_at, u.window_count
+FROM queues q JOIN queue_usage u ON u.queue_id = q.queue_id
+WHERE q.queue_id IN %s
+"""
+
+_UPDATE_USAGE = UpdateById(
+    table="queue_usage",
+    index="PRIMARY",
+    key="queue_id",
+    columns=UsageValues._fields,
+    always="row_version = row_version + 1",
+)
+
+
+def select_queues(tx: Tx, queue_ids: Sequence[bytes]) -> dict[bytes, QueueRow]:
+    """Read queues with their usage; the application lock keeps them still."""
+    if not queue_ids:
+        return {}
+    rows = map(QueueRow._make, tx.rows(_SELECT, (list(queue_ids),)))
+    return {row.queue_id: row for row in rows}
+
+
+def update_usage(tx: Tx, usage: Mapping[bytes, UsageValues]) -> None:
+    """Store the counters of queues. Locks: the usage rows (rank 4, sorted)."""
+    _UPDATE_USAGE.run(tx, usage)
