@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from orbit.admin.console import answer, database_option, failures_reported, json_option
+from orbit.runtime.console import answer, database_option, failures_reported, json_option
 from orbit.store import migrations
 from orbit.store.drift import find_drift
 from orbit.store.dsn import Dsn

@@ -1,4 +1,4 @@
-"""What the operators' commands share: the database option, answers as text or JSON, one clear line for a failure.
+"""What command lines share: the database option, answers as text or JSON, one clear line for a failure.
 
 Exit codes: 0 done · 1 refused or failed · 2 wrong usage.
 """
@@ -17,7 +17,8 @@ from orbit.domain.errors import OrbitError
 from orbit.store.dsn import Dsn, parse_dsn
 from orbit.store.failures import DatabaseError
 from orbit.store.migrations import MigrationsBusy
-from orbit.store.schema import SchemaMismatch
+from orbit.store.schema import SchemaMismatch, require_schema
+from orbit.store.session import Session
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -79,3 +80,18 @@ def fail(code: str, message: str, *, as_json: bool) -> None:
     else:
         click.echo(f"error: {message}", err=True)
     sys.exit(1)
+
+
+@contextmanager
+def opened(dsn: Dsn) -> Iterator[Session]:
+    """Open a session on a database that has the schema of this release.
+
+    Raises:
+        SchemaMismatch: it has another one, or none.
+    """
+    session = Session(dsn)
+    try:
+        session.run(require_schema)
+        yield session
+    finally:
+        session.close()
