@@ -8,7 +8,10 @@ from orbit.runtime.console import answer, database_option, failures_reported, js
 from orbit.store import migrations
 from orbit.store.drift import find_drift
 from orbit.store.dsn import Dsn
+from orbit.store.migrations import current_revision, upgrade
 from orbit.store.schema import KNOWN_HEAD
+
+__all__ = ["KNOWN_HEAD", "current_revision", "main", "upgrade"]
 
 EPILOG = """
 \b
@@ -34,7 +37,7 @@ def main() -> None:
 def up(*, dsn: Dsn, as_json: bool) -> None:
     """Apply the migrations that are missing."""
     with failures_reported(as_json=as_json):
-        done = migrations.upgrade(dsn, say=lambda line: click.echo(line, err=True))
+        done = upgrade(dsn, say=lambda line: click.echo(line, err=True))
         ids = [step.revision for step in done]
         text = f"at {KNOWN_HEAD}" + ("" if ids else ", nothing to do")
         answer({"applied": ids, "current": KNOWN_HEAD}, text, as_json=as_json)
