@@ -1,9 +1,9 @@
-"""Claim: lease ready tasks to the sessions of a pool, with queue permits, keys and fencing tokens (docs/claiming.md)."""
+"""Claim: lease ready tasks to a pool's sessions, with queue permits, keys and fencing tokens (docs/claiming.md)."""
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -56,7 +56,7 @@ def claim(tx: Tx, usage: Usage, fences: dict[bytes, FenceRow], command: ClaimTas
     candidates = select_candidates(tx, sources, keyed=command.concurrency_keys)
     tasks = select_tasks(tx, [candidate.task_id for candidate in candidates])
     keys = _keys(tx, command.namespace_id, tasks.values())
-    chosen = _choose(usage, command.queue_ids, candidates, tasks, keys, wanted, tx.now)
+    chosen = _choose(tx, usage, command.queue_ids, _lines(tx, candidates, tasks), keys, wanted)
     leases = _lease(tx, fences, command, chosen, keys, seats)
     _store(tx, usage, leases, keys)
     now = tx.now
@@ -97,42 +97,43 @@ def _keys(tx: Tx, namespace_id: bytes, tasks: Iterable[TaskRow]) -> dict[bytes, 
     }
 
 
-def _choose(
-    usage: Usage,
-    queue_ids: Sequence[bytes],
-    candidates: Sequence[Candidate],
-    tasks: dict[bytes, TaskRow],
-    keys: dict[bytes, KeyRow],
-    wanted: int,
-    now: datetime,
-) -> list[TaskRow]:
-    """Pick candidates queue by queue in equal shares, then the remainder in a second pass."""
-    by_queue: dict[bytes, list[TaskRow]] = defaultdict(list)
+def _lines(
+    tx: Tx, candidates: Sequence[Candidate], tasks: dict[bytes, TaskRow]
+) -> dict[bytes, deque[TaskRow]]:
+    """Line the candidates up by queue, in dispatch order, without those that the lock's check refuses."""
+    lines: dict[bytes, deque[TaskRow]] = defaultdict(deque)
     for candidate in candidates:
         task = tasks.get(candidate.task_id)
-        if task is not None and _claimable(task, now):
-            by_queue[candidate.queue_id].append(task)
-    rooms = {queue_id: usage.queue(queue_id).claim_room(now) for queue_id in by_queue}
-    order = [queue_id for queue_id in queue_ids if queue_id in by_queue]
-    share = -(-wanted // max(1, len(order)))
+        if task is not None and _claimable(task, tx.now):
+            lines[candidate.queue_id].append(task)
+    return lines
+
+
+def _choose(
+    tx: Tx,
+    usage: Usage,
+    queue_ids: Sequence[bytes],
+    lines: dict[bytes, deque[TaskRow]],
+    keys: dict[bytes, KeyRow],
+    wanted: int,
+) -> list[TaskRow]:
+    """Pick tasks queue by queue in equal shares, then the remainder in a second pass; a key once."""
+    order = [queue_id for queue_id in queue_ids if lines.get(queue_id)]
+    rooms = {queue_id: usage.queue(queue_id).claim_room(tx.now) for queue_id in order}
     chosen: list[TaskRow] = []
     taken: set[bytes] = set()
-    for limit in (share, wanted):
+    for share in (-(-wanted // max(1, len(order))), wanted):
         for queue_id in order:
-            line, room = by_queue[queue_id], min(limit, rooms[queue_id])
-            left = []
-            for task in line:
+            room = min(share, rooms[queue_id], wanted - len(chosen))
+            while room > 0 and lines[queue_id]:
+                task = lines[queue_id].popleft()
                 key = keys.get(task.key_digest)
                 if key is not None and (task.key_digest in taken or not _key_free(key)):
                     continue
-                if room <= 0 or len(chosen) >= wanted:
-                    left.append(task)
-                    continue
                 chosen.append(task)
-                taken.update([task.key_digest] if key is not None else [])
+                taken.add(task.key_digest if key is not None else task.task_id)
                 room -= 1
                 rooms[queue_id] -= 1
-            by_queue[queue_id] = left
     return chosen
 
 
@@ -190,16 +191,20 @@ def _store(tx: Tx, usage: Usage, leases: Sequence[_Lease], keys: dict[bytes, Key
         return
     keyed = [lease for lease in leases if lease.token is not None]
     if keyed:
-        rows = [(keys[lease.task.key_digest], lease) for lease in keyed]
-        take_keys(
-            tx, [key._replace(holder_attempt_id=l.attempt_id, last_token=l.token or 0) for key, l in rows]
+        take_keys(tx, [_taken(keys[lease.task.key_digest], lease) for lease in keyed])
+        set_occupied(
+            tx, keyed[0].task.namespace_id, [lease.task.key_digest for lease in keyed], occupied=True
         )
-        set_occupied(tx, keyed[0].task.namespace_id, [l.task.key_digest for l in keyed], occupied=True)
     update_leased(tx, [lease.task.task_id for lease in leases])
     insert_attempts(tx, [_row(lease, tx.now) for lease in leases])
     recompute_heads(tx, [lease.task.lane_id for lease in leases])
     for lease in leases:
         usage.add_leased(lease.task.queue_id)
+
+
+def _taken(key: KeyRow, lease: _Lease) -> KeyRow:
+    assert lease.token is not None
+    return key._replace(holder_attempt_id=lease.attempt_id, last_token=lease.token)
 
 
 def _row(lease: _Lease, now: datetime) -> NewAttempt:

@@ -1,4 +1,4 @@
-"""Endings: what an attempt's end makes of its task. Pure decisions; `settle` stores them (02-pulse, the state table)."""
+"""Endings: what an attempt's end makes of its task. Pure decisions, stored by `settle` (02-pulse, the state table)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def after_unknown(held: HeldRow, failure: Failure | None, now: datetime) -> Next
     return after_safe_failure(held, failure, None, now)
 
 
-def after_decline(held: HeldRow, reason: DeclineReason, now: datetime) -> Next:
+def after_decline(reason: DeclineReason, now: datetime) -> Next:
     """An unstarted attempt handed back: at once when the worker drains, a moment later when it can't now."""
     pause = 0 if reason is DeclineReason.DRAINING else DECLINE_PAUSE_MS
     return Next(state=TaskState.WAITING, available_at=now + timedelta(milliseconds=pause))

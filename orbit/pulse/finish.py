@@ -72,7 +72,7 @@ class EndReports:
             return _stale()
         if found.attempt_state != AttemptState.LEASED:
             return StateConflict("the attempt has been started and can't be declined")
-        following = after_decline(found, command.reason, self.tx.now)
+        following = after_decline(command.reason, self.tx.now)
         self._end(
             Ending(
                 held=found,
@@ -135,7 +135,7 @@ class EndReports:
 def owned(
     fences: Fences, held: dict[bytes, HeldRow], command: FinishAttempt | DeclineAttempt
 ) -> HeldRow | OrbitError:
-    """Return the attempt that a message speaks of, if its session is its worker's current one and the worker's it is."""
+    """Return the attempt that a message names, if its session is current and the attempt is its worker's."""
     fence = fences.get(command.session_id)
     if fence is None:
         return _stale()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from orbit.domain.keys import NO_KEY, handler_digest
 from orbit.domain.priority import dispatch_at
@@ -58,7 +59,7 @@ def _is_due(task: TaskRow, tx: Tx) -> bool:
     return task.state == TaskState.WAITING and task.due_at is not None and task.due_at <= tx.now
 
 
-def _order(task: TaskRow) -> object:
+def _order(task: TaskRow) -> datetime:
     return dispatch_at(task.available_at, task.priority)
 
 

@@ -1,4 +1,4 @@
-"""Settling: store the ends of attempts and tasks with their permits, keys, lanes, counters and events, in few statements."""
+"""Settling: store the ends of attempts with their tasks, permits, keys, lanes, counters and events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orbit.store.sql.lanes import LaneRow, add_ready, set_occupied
 from orbit.store.sql.tasks import TaskChange, update_changed
 from orbit.store.transaction import Tx
 
-# What a task's outcome record needs: (namespace, queue, task, epoch, from, to, error code, revision after the change).
+# States whose entry is a result that subscribers will want to hear of.
 _NOTED = frozenset({*TERMINAL, TaskState.NEEDS_REVIEW})
 
 

@@ -1,7 +1,8 @@
 """The dispatch tick: one transaction of one application for all that has gathered (01-architecture, Group commit).
 
 In this order, whatever the order of the list: results and declines, promotions, Starts, claims for what is free after
-them. A key or permit that a result releases is claimed again in the same transaction: a hot key costs two commits a task.
+them. A key or permit that a result releases is claimed again in the same transaction, so a hot key costs two commits a
+task.
 """
 
 from __future__ import annotations

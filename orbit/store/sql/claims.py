@@ -25,7 +25,7 @@ class LaneSource(NamedTuple):
     limit: int
 
 
-# The ready tasks of the keyless lane, in order. The index is forced: with a larger LIMIT MySQL prefers another one and sorts.
+# The ready tasks of the keyless lane, in order. The index is forced: with a larger LIMIT MySQL takes another and sorts.
 _KEYLESS = """(
 SELECT t.queue_id, t.dispatch_at, t.task_id FROM tasks t FORCE INDEX (ix_tasks_claim)
 WHERE t.lane_id = %s AND t.ready = 1 ORDER BY t.dispatch_at, t.task_id LIMIT %s)"""
