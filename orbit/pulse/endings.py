@@ -10,6 +10,7 @@ from orbit.domain.limits import DECLINE_PAUSE_MS
 from orbit.domain.retry import RetryPolicy, delay_ms
 from orbit.domain.states import AttemptState, Backoff, DeclineReason, OnUnknown, Outcome, TaskState
 from orbit.store.sql.attempts import HeldRow
+from orbit.store.sql.tasks import TaskRow
 
 DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
 START_DEADLINE_EXCEEDED = "START_DEADLINE_EXCEEDED"
@@ -105,22 +106,18 @@ def after_lapse(held: HeldRow, now: datetime) -> tuple[AttemptState, Next]:
     return AttemptState.UNKNOWN, after_unknown(held, failure, now)
 
 
-def deadline_passed(held: HeldRow, now: datetime) -> Failure | None:
+def deadline_passed(task: HeldRow | TaskRow, now: datetime) -> Failure | None:
     """Return why an unstarted task may not start any more, None while it may.
 
     The start deadline bounds the first Start; once one was granted, only the total deadline counts.
     """
-    if held.deadline_at is not None and held.deadline_at <= now:
+    if task.deadline_at is not None and task.deadline_at <= now:
         return _deadline_failure()
-    if held.attempts_used == 0 and held.start_deadline_at is not None and held.start_deadline_at <= now:
-        return start_deadline_failure()
+    if task.attempts_used == 0 and task.start_deadline_at is not None and task.start_deadline_at <= now:
+        return Failure(
+            code=START_DEADLINE_EXCEEDED, message="the start deadline passed before a Start was granted"
+        )
     return None
-
-
-def start_deadline_failure() -> Failure:
-    return Failure(
-        code=START_DEADLINE_EXCEEDED, message="the start deadline passed before a Start was granted"
-    )
 
 
 def _deadline_failure() -> Failure:

@@ -1,0 +1,73 @@
+"""Renewal: the one change of an attempt that needs no application lock, so that a busy application never delays it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from orbit.domain.errors import OrbitError, PermissionDenied
+from orbit.domain.states import LIVE
+from orbit.pulse.commands import AttemptRef, LeaseState, Renewed, RenewLeases
+from orbit.store.sql.attempts import Lease, LeaseRow, lock_leases, update_leases
+from orbit.store.sql.fences import select_fences
+from orbit.store.transaction import Tx
+
+_MS = timedelta(milliseconds=1)
+
+
+def renew_leases(tx: Tx, commands: Sequence[RenewLeases]) -> list[Renewed | OrbitError]:
+    """Extend what the sessions hold; an attempt is judged by its state, epoch and session, not by its lease's end.
+
+    Locks: attempt rows (rank 8, sorted) and nothing else.
+    """
+    fences = select_fences(tx, sorted({command.session_id for command in commands}))
+    wanted = sorted({ref.attempt_id for command in commands for ref in command.attempts})
+    rows = lock_leases(tx, wanted)
+    leases: dict[bytes, Lease] = {}
+    outcomes: list[Renewed | OrbitError] = []
+    for command in commands:
+        fence = fences.get(command.session_id)
+        if fence is not None and not fence.valid:
+            outcomes.append(PermissionDenied("the session's credential is no longer valid"))
+            continue
+        current = rows if fence is not None else {}
+        outcomes.append(
+            Renewed(attempts=tuple(_renew(tx.now, command, ref, current, leases) for ref in command.attempts))
+        )
+    update_leases(tx, leases)
+    return outcomes
+
+
+def _renew(
+    now: datetime,
+    command: RenewLeases,
+    ref: AttemptRef,
+    rows: dict[bytes, LeaseRow],
+    leases: dict[bytes, Lease],
+) -> LeaseState:
+    row = rows.get(ref.attempt_id)
+    if row is None or not is_held(row, ref, command.session_id):
+        return LeaseState(attempt_id=ref.attempt_id, epoch=ref.epoch, owned=False)
+    expires_at = capped(now + command.lease_ms * _MS, row.lease_cap_at)
+    leases[row.attempt_id] = Lease(expires_at, command.session_id)
+    return lease_state(row, expires_at, now)
+
+
+def is_held(row: LeaseRow, ref: AttemptRef, session_id: bytes) -> bool:
+    return row.state in LIVE and row.epoch == ref.epoch and row.session_id == session_id
+
+
+def capped(expires_at: datetime, cap_at: datetime | None) -> datetime:
+    """Bound a lease by its deadline: the start deadline before Start, the attempt's with its grace after it."""
+    return expires_at if cap_at is None else min(expires_at, cap_at)
+
+
+def lease_state(row: LeaseRow, expires_at: datetime, now: datetime) -> LeaseState:
+    return LeaseState(
+        attempt_id=row.attempt_id,
+        epoch=row.epoch,
+        owned=True,
+        state=row.state,
+        lease_ms=max(0, (expires_at - now) // _MS),
+        cancel_requested=row.cancel_requested_at is not None,
+    )

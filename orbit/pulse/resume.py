@@ -1,0 +1,90 @@
+"""Resume: after a reconnect a worker names what it holds; the same attempts and tokens go on in the new session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from orbit.domain.errors import OrbitError, PermissionDenied, StaleAttempt
+from orbit.domain.states import LIVE, AttemptState
+from orbit.pulse.claim import assignment_of
+from orbit.pulse.commands import Assignment, LeaseState, Resumed, ResumeSession
+from orbit.pulse.renew import capped, lease_state
+from orbit.store.sql.applications import lock_application
+from orbit.store.sql.attempts import (
+    HeldRow,
+    Lease,
+    LeaseRow,
+    lock_leases,
+    select_held,
+    select_live_of_worker,
+    update_leases,
+)
+from orbit.store.sql.fences import FenceRow, select_fences
+from orbit.store.sql.tasks import select_tasks
+from orbit.store.transaction import Tx
+
+_MS = timedelta(milliseconds=1)
+
+
+def resume_sessions(
+    tx: Tx, application_id: bytes, commands: Sequence[ResumeSession]
+) -> list[Resumed | OrbitError]:
+    """Move live attempts to their workers' new sessions, and find LEASED ones that were never delivered.
+
+    Locks: the application (rank 1), attempts (8, sorted).
+    """
+    lock_application(tx, application_id)
+    fences = select_fences(tx, sorted({command.session_id for command in commands}))
+    return [_resume(tx, fences.get(command.session_id), command) for command in commands]
+
+
+def _resume(tx: Tx, fence: FenceRow | None, command: ResumeSession) -> Resumed | OrbitError:
+    if fence is None:
+        return StaleAttempt("the session has been superseded")
+    if not fence.valid:
+        return PermissionDenied("the session's credential is no longer valid")
+    live = set(select_live_of_worker(tx, fence.worker_ref))
+    rows = lock_leases(tx, sorted(live))
+    listed = {ref.attempt_id: ref.epoch for ref in command.attempts}
+    leases: dict[bytes, Lease] = {}
+    states = []
+    for attempt_id, epoch in listed.items():
+        row = rows.get(attempt_id)
+        if row is None or row.epoch != epoch or row.state not in LIVE:
+            states.append(LeaseState(attempt_id=attempt_id, epoch=epoch, owned=False))
+            continue
+        expires_at = _extend(row, command, leases, tx.now)
+        states.append(lease_state(row, expires_at, tx.now))
+    undelivered = [
+        row for row in rows.values() if row.attempt_id not in listed and row.state == AttemptState.LEASED
+    ]
+    for row in undelivered:
+        _extend(row, command, leases, tx.now)
+    update_leases(tx, leases)
+    return Resumed(attempts=tuple(states), resend=tuple(_assignments(tx, undelivered, command, leases)))
+
+
+def _extend(row: LeaseRow, command: ResumeSession, leases: dict[bytes, Lease], now: datetime) -> datetime:
+    expires_at = capped(now + command.lease_ms * _MS, row.lease_cap_at)
+    leases[row.attempt_id] = Lease(expires_at, command.session_id)
+    return expires_at
+
+
+def _assignments(
+    tx: Tx, rows: Sequence[LeaseRow], command: ResumeSession, leases: dict[bytes, Lease]
+) -> list[Assignment]:
+    held: dict[bytes, HeldRow] = select_held(tx, [row.attempt_id for row in rows])
+    tasks = select_tasks(tx, [row.task_id for row in held.values()])
+    return [
+        assignment_of(
+            tasks[row.task_id],
+            session_id=command.session_id,
+            attempt_id=row.attempt_id,
+            epoch=row.epoch,
+            token=row.concurrency_token,
+            lease_ms=(leases[row.attempt_id].lease_expires_at - tx.now) // _MS,
+            now=tx.now,
+        )
+        for row in held.values()
+    ]
