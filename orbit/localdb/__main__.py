@@ -9,6 +9,7 @@ from pathlib import Path
 from orbit.localdb.bundle import Flavour, find_server
 from orbit.localdb.errors import LocalDatabaseError
 from orbit.localdb.instance import Instance, create, find
+from orbit.localdb.process import Lifetime
 
 
 def main() -> None:
@@ -42,7 +43,7 @@ def fetch(flavour: str | None) -> None:
 def start(home: Path, flavour: str | None, port: int) -> None:
     """Start the instance, made if need be, to run until it is stopped."""
     instance = create(home, flavour, port=port, say=say)
-    instance.start(is_detached=True)
+    instance.start(Lifetime.DETACHED)
     show(instance)
 
 

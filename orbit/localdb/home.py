@@ -102,6 +102,11 @@ class Home:
         """Replace the record."""
         write_private(self.record_file, msgspec.json.encode(record).decode())
 
+    def clear_traces(self, socket: str) -> None:
+        """Remove what a killed server left: MySQL refuses to start while the process id in them is in use again."""
+        for file in (Path(socket), Path(socket + ".lock"), self.pid_file):
+            file.unlink(missing_ok=True)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold this home alone among all processes while its server is made, started or removed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,20 +10,18 @@ import msgspec
 
 from orbit.localdb.apt import Say, silent
 from orbit.localdb.bundle import Flavour, Server, find_any_server, find_server
-from orbit.localdb.errors import InstanceBusy, LocalDatabaseError, PortTaken
+from orbit.localdb.errors import InstanceBusy, PortTaken
 from orbit.localdb.home import Home, Record, check_server, socket_path
-from orbit.localdb.options import account_option, as_arguments, place_options, server_options
-from orbit.localdb.ports import free_port, probe_socket
-from orbit.localdb.process import Launcher, ServerProcess, read_process, start_process
+from orbit.localdb.options import server_arguments, server_environment
+from orbit.localdb.ports import free_port
+from orbit.localdb.process import Launcher, Lifetime, read_process, start_process
 from orbit.localdb.provision import DATABASE, USER, create_data, write_init_file
+from orbit.localdb.readiness import wait_ready
 from orbit.localdb.serverlog import ServerLog
 from orbit.store.connection import connect
 from orbit.store.dsn import Dsn
-from orbit.store.failures import DriverError
 
-START_TIMEOUT_SECONDS = 90.0
 STOP_TIMEOUT_SECONDS = 30.0
-POLL_SECONDS = 0.05
 PORT_TRIES = 4
 
 
@@ -40,6 +37,7 @@ class Instance:
         self._server = server
         self._environment = dict(environment or {})
         self._launcher: Launcher | None = None
+        self._lifetime = Lifetime.SUPERVISED
 
     @property
     def home(self) -> Path:
@@ -87,11 +85,10 @@ class Instance:
         """Return the address for root over the socket."""
         return Dsn(user="root", unix_socket=self.socket, database=database)
 
-    def start(self, *, is_detached: bool = False, remove_with_supervisor: bool = False) -> None:
+    def start(self, lifetime: Lifetime | None = None) -> None:
         """Start the server unless it runs; return when it accepts connections.
 
-        It ends when this process ends, however that comes about (`remove_with_supervisor`: at once, and its data with
-        it), unless `is_detached`.
+        `lifetime` is the last one used on this object by default, at first `SUPERVISED`.
 
         Raises:
             InstanceBusy: another live process supervises it.
@@ -101,11 +98,13 @@ class Instance:
         with self._home.locked():
             if self._adopt():
                 return
+            self._let_go()
+            self._lifetime = lifetime or self._lifetime
             check_server(self._home.read(), self._server, self.home)
             for attempt in range(PORT_TRIES):
                 self._record_way_in(is_new_port=attempt > 0)
                 try:
-                    self._start_once(is_detached=is_detached, is_removed=remove_with_supervisor)
+                    self._start_once()
                     return
                 except PortTaken:
                     if self._home.read().is_port_fixed or attempt == PORT_TRIES - 1:
@@ -164,7 +163,8 @@ class Instance:
         if process is None:
             return False
         if self._launcher is not None or process.is_detached:
-            self._wait_ready(process, ServerLog(self._home.log))
+            log = ServerLog(self._home.log)
+            wait_ready(lambda: not process.is_alive, log, admin=self.admin_dsn(), user=self.dsn())
             return True
         if process.has_supervisor:
             raise InstanceBusy(f"{self.home} is in use by process {process.supervisor}")
@@ -182,26 +182,25 @@ class Instance:
         path = socket_path(self.home, record.socket)
         self._home.write(msgspec.structs.replace(record, port=port, socket=path))
 
-    def _start_once(self, *, is_detached: bool, is_removed: bool) -> None:
+    def _start_once(self) -> None:
         record = self._home.read()
+        self._home.clear_traces(record.socket)
         log = ServerLog(self._home.log)
         log.begin()
-        arguments = [*self._arguments(record), f"--socket={record.socket}", f"--port={record.port}"]
+        command = [*self._server.command, *server_arguments(self._home, record)]
         init_file = None
         if not record.is_provisioned:
             init_file = write_init_file(self._home, self.flavour)
-            arguments.append(f"--init-file={init_file}")
-        socket_folder = Path(record.socket).parent
-        self._launcher = start_process(
+            command.append(f"--init-file={init_file}")
+        self._launcher = launcher = start_process(
             self._home,
-            [*self._server.command, *arguments],
-            {**_plain_environment(), **self._server.environment, **self._environment},
-            is_tethered=not is_detached,
-            grace_seconds=0 if is_removed else STOP_TIMEOUT_SECONDS,
-            remove=sorted({self.home, socket_folder}) if is_removed else (),
+            command,
+            server_environment(self._server, self._environment),
+            self._lifetime,
+            remove=sorted({self.home, Path(record.socket).parent}),
         )
         try:
-            self._wait_ready(None, log)
+            wait_ready(lambda: launcher.has_ended, log, admin=self.admin_dsn(), user=self.dsn())
         except BaseException:
             self.kill()
             raise
@@ -209,36 +208,6 @@ class Instance:
             if init_file is not None:
                 init_file.unlink(missing_ok=True)
         self._home.write(msgspec.structs.replace(record, version=self._server.version, is_provisioned=True))
-
-    def _arguments(self, record: Record) -> list[str]:
-        places = place_options(
-            data=self._home.data,
-            temporary=self._home.temporary,
-            log=self._home.log,
-            pid_file=self._home.pid_file,
-        )
-        options = server_options(self.flavour, record.settings)
-        return [*account_option(), *as_arguments({**options, **places})]
-
-    def _wait_ready(self, process: ServerProcess | None, log: ServerLog) -> None:
-        """Wait until root and `orbit` can connect; `process` is a server that some other process started."""
-        deadline = time.monotonic() + START_TIMEOUT_SECONDS
-        while True:
-            has_ended = (
-                not process.is_alive if process else self._launcher is None or self._launcher.has_ended
-            )
-            if has_ended:
-                raise log.failure(self.flavour.value)
-            try:
-                probe_socket(self.socket)
-                connect(self.admin_dsn()).close()
-                connect(self.dsn()).close()
-                return
-            except (DriverError, OSError) as error:
-                if time.monotonic() > deadline:
-                    line = f"{self.flavour.value} accepts no connection after {START_TIMEOUT_SECONDS:.0f} s"
-                    raise LocalDatabaseError(f"{line} ({error}); see {self._home.log}") from error
-            time.sleep(POLL_SECONDS)
 
     def _let_go(self) -> None:
         if self._launcher is not None:
@@ -255,8 +224,8 @@ def create(
     environment: Mapping[str, str] | None = None,
     say: Say = silent,
 ) -> Instance:
-    """Make an instance under `home` (mode 0700) and return it, not started; an existing one is kept and its settings
-    replaced.
+    """Make an instance under `home` (mode 0700) and return it, not started; an existing one is kept and, unless
+    it runs, its settings are replaced.
 
     `flavour` is `mysql`, `mariadb`, or `None` for the best that is to be had; `port` 0 chooses a free one; `settings`
     are server options by name.
@@ -278,6 +247,9 @@ def create(
             say(f"making a {server.flavour.value} {server.version_text} data directory")
             create_data(place, server)
         known = place.read() if place.is_made else None
+        if known is not None and read_process(place) is not None:
+            # What runs keeps its port and settings.
+            return Instance(place, server, environment=environment)
         record = Record(
             flavour=server.flavour,
             version=known.version if known else server.version,
@@ -303,12 +275,3 @@ def find(home: Path, *, environment: Mapping[str, str] | None = None, say: Say =
 
 def _server_for(flavour: Flavour | None, say: Say) -> Server:
     return find_any_server(say=say) if flavour is None else find_server(flavour, say=say)
-
-
-def _plain_environment() -> dict[str, str]:
-    """Return what a server needs of the environment: no option or password reaches it from there."""
-    return {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "LC_ALL": "C",
-        "TZ": "UTC",
-    }

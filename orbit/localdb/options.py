@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
-from orbit.localdb.bundle import Flavour
+from orbit.localdb.bundle import Flavour, Server
+from orbit.localdb.home import Home, Record
 
 # Durable: what was committed survives a kill and a power cut, and both flavours pay the same for it.
 _DURABLE = {
@@ -52,16 +52,30 @@ def server_options(flavour: Flavour, settings: Mapping[str, str]) -> dict[str, s
     return merged
 
 
-def as_arguments(options: Mapping[str, str]) -> list[str]:
-    """Return options as command-line arguments."""
-    return [f"--{name}={value}" for name, value in options.items()]
+def server_arguments(home: Home, record: Record) -> list[str]:
+    """Return the arguments that keep a server inside its home and set it as recorded."""
+    options = {
+        **server_options(record.flavour, record.settings),
+        "datadir": str(home.data),
+        "tmpdir": str(home.temporary),
+        "log-error": str(home.log),
+        "pid-file": str(home.pid_file),
+        "socket": record.socket,
+        "port": str(record.port),
+    }
+    return [*account_option(), *(f"--{name}={value}" for name, value in options.items())]
+
+
+def server_environment(server: Server, extra: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a server: nothing of the caller's reaches it except `extra`."""
+    plain = {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LC_ALL": "C",
+        "TZ": "UTC",
+    }
+    return {**plain, **server.environment, **extra}
 
 
 def account_option() -> list[str]:
     """Return the option without which a server refuses to run as root."""
     return ["--user=root"] if os.geteuid() == 0 else []
-
-
-def place_options(*, data: Path, temporary: Path, log: Path, pid_file: Path) -> dict[str, str]:
-    """Return the options that keep a server inside its own directory."""
-    return {"datadir": str(data), "tmpdir": str(temporary), "log-error": str(log), "pid-file": str(pid_file)}

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,18 @@ from orbit.localdb import launch
 from orbit.localdb.home import Home
 
 POLL_SECONDS = 0.02
+# A server whose supervisor has died gets this long to stop in order.
+ABANDONED_GRACE_SECONDS = 20.0
+
+
+class Lifetime(Enum):
+    """How long a started server runs unless it is stopped."""
+
+    SUPERVISED = (
+        "until the process that started it ends, however that comes about; then it is stopped in order"
+    )
+    DETACHED = "until it is stopped"
+    TEMPORARY = "like SUPERVISED, but it is killed and its home is removed"
 
 
 class ServerProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,22 +100,22 @@ def start_process(
     home: Home,
     command: Sequence[str],
     environment: Mapping[str, str],
+    lifetime: Lifetime,
     *,
-    is_tethered: bool,
-    grace_seconds: float,
-    remove: Sequence[Path] = (),
+    remove: Sequence[Path],
 ) -> Launcher:
-    """Start a server; tethered, it ends with this process, and `remove` with it; else it outlives this process."""
+    """Start a server; a temporary one takes the directories in `remove` with it."""
     home.process_file.unlink(missing_ok=True)
-    reader, writer = os.pipe() if is_tethered else (None, None)
+    is_detached, is_temporary = lifetime is Lifetime.DETACHED, lifetime is Lifetime.TEMPORARY
+    reader, writer = (None, None) if is_detached else os.pipe()
     job = {
         "command": list(command),
         "environment": dict(environment),
         "process_file": str(home.process_file),
         "lifeline": reader,
-        "supervisor": os.getpid() if is_tethered else None,
-        "grace_seconds": grace_seconds,
-        "remove": [str(folder) for folder in remove],
+        "supervisor": None if is_detached else os.getpid(),
+        "grace_seconds": 0 if is_temporary else ABANDONED_GRACE_SECONDS,
+        "remove": [str(folder) for folder in remove] if is_temporary else [],
     }
     with home.log.open("ab") as log:
         process = subprocess.Popen(

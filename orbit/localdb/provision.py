@@ -9,7 +9,7 @@ from pathlib import Path
 from orbit.localdb.bundle import Flavour, Server
 from orbit.localdb.errors import LocalDatabaseError
 from orbit.localdb.home import Home, write_private
-from orbit.localdb.options import account_option
+from orbit.localdb.options import account_option, server_environment
 
 USER = "orbit"
 DATABASE = "orbit"
@@ -34,7 +34,7 @@ def create_data(home: Home, server: Server) -> None:
     try:
         finished = subprocess.run(
             command,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", **server.environment},
+            env=server_environment(server, {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

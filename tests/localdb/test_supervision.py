@@ -15,24 +15,33 @@ import pytest
 from orbit.localdb.errors import InstanceBusy
 from orbit.localdb.instance import Instance, create
 from orbit.localdb.options import SMALL
+from orbit.localdb.process import Lifetime
 from tests.support.database import chosen_flavour
 
 STARTER = """
 import sys
 from pathlib import Path
 from orbit.localdb.instance import find
-find(Path(sys.argv[1])).start(is_detached={detached}, remove_with_supervisor={removed})
+from orbit.localdb.process import Lifetime
+find(Path(sys.argv[1])).start(Lifetime.{lifetime})
 print("started", flush=True)
 sys.stdin.read()
 """
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """The instance that these tests start and lose, one after the other."""
+    instance = create(tmp_path_factory.mktemp("supervised") / "home", chosen_flavour(), settings=SMALL)
+    yield instance
+    instance.destroy()
+
+
 @pytest.fixture
-def instance(tmp_path: Path) -> Iterator[Instance]:
-    """A made instance, not started; whatever is left of it in the end is removed."""
-    made = create(tmp_path / "home", chosen_flavour(), settings=SMALL)
+def instance(made: Instance) -> Iterator[Instance]:
+    """A made instance, not started; stopped in the end, whoever started it."""
     yield made
-    made.destroy()
+    made.kill()
 
 
 @pytest.fixture
@@ -46,14 +55,10 @@ def starters() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def start_elsewhere(
-    starters: list[subprocess.Popen[str]],
-    instance: Instance,
-    *,
-    detached: bool = False,
-    removed: bool = False,
+    starters: list[subprocess.Popen[str]], instance: Instance, lifetime: Lifetime = Lifetime.SUPERVISED
 ) -> subprocess.Popen[str]:
     """Start the server of this instance from another process, which then waits."""
-    script = STARTER.format(detached=detached, removed=removed)
+    script = STARTER.format(lifetime=lifetime.name)
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(instance.home)],
         stdin=subprocess.PIPE,
@@ -101,10 +106,11 @@ def test_a_start_right_after_the_supervisors_death_waits_for_the_old_server(
 
 
 def test_a_temporary_instance_vanishes_with_its_supervisor(
-    instance: Instance, starters: list[subprocess.Popen[str]]
+    tmp_path: Path, starters: list[subprocess.Popen[str]]
 ) -> None:
     """A killed test run leaves neither a server nor its files."""
-    starter = start_elsewhere(starters, instance, removed=True)
+    instance = create(tmp_path / "temporary", chosen_flavour(), settings=SMALL)
+    starter = start_elsewhere(starters, instance, Lifetime.TEMPORARY)
     assert kill_and_wait(starter, instance)
     deadline = time.monotonic() + 30
     while instance.home.exists() and time.monotonic() < deadline:
@@ -139,7 +145,7 @@ def test_a_detached_server_outlives_its_starter(
     instance: Instance, starters: list[subprocess.Popen[str]]
 ) -> None:
     """It is found again, used, and stopped by somebody else."""
-    starter = start_elsewhere(starters, instance, detached=True)
+    starter = start_elsewhere(starters, instance, Lifetime.DETACHED)
     pid = instance.pid
     starter.kill()
     starter.communicate()
@@ -165,6 +171,16 @@ def test_a_reused_process_id_is_not_mistaken_for_the_server(instance: Instance) 
     finally:
         own_pid.kill()
         own_pid.communicate()
+
+
+def test_traces_of_a_killed_server_do_not_stop_the_next(instance: Instance) -> None:
+    """A stale lock that names a process id in use, as after a reboot, isn't believed."""
+    instance.start()
+    instance.kill()
+    for trace in (Path(instance.socket + ".lock"), instance.home / "server.pid"):
+        trace.write_text("1\n")
+    instance.start()
+    assert instance.execute("SELECT 1") == [(1,)]
 
 
 def test_ctrl_c_in_the_terminal_does_not_reach_the_server(instance: Instance) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import tempfile
@@ -10,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from orbit.admin.migrate import upgrade
 from orbit.localdb.bundle import Flavour
 from orbit.localdb.instance import Instance, create
 from orbit.localdb.options import SMALL
+from orbit.localdb.process import Lifetime
 from orbit.store.dsn import Dsn
 
 
@@ -39,7 +40,7 @@ def running_instance(
             say=print,
         )
         try:
-            instance.start(remove_with_supervisor=True)
+            instance.start(Lifetime.TEMPORARY)
             yield instance
         finally:
             instance.destroy()
@@ -49,4 +50,4 @@ def running_instance(
 
 def migrate(dsn: Dsn) -> None:
     """Bring the schema of an empty database to this checkout's release."""
-    importlib.import_module("orbit.admin.migrate").upgrade(dsn)
+    upgrade(dsn)
