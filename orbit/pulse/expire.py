@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from orbit.domain.states import LIVE, AttemptState, TaskState
+from orbit.pulse.clock import read_grace
 from orbit.pulse.endings import Ending, after_lapse, deadline_passed
 from orbit.pulse.settle import Results, settle
 from orbit.pulse.usage import Usage, lock_usage
 from orbit.pulse.waiting import WaitingEnd, end_waiting
 from orbit.store.sql.attempts import HeldRow, lock_leases, select_held, select_live_of_tasks
-from orbit.store.sql.lapses import select_grace_over, select_lapsed_leases, select_passed_deadlines
+from orbit.store.sql.lapses import select_lapsed_leases, select_passed_deadlines
 from orbit.store.sql.tasks import TaskRow, select_tasks
 from orbit.store.transaction import Tx
 
@@ -80,7 +81,7 @@ def _store(
 def _lapsed(tx: Tx, application_id: bytes, candidates: Expired) -> list[HeldRow]:
     """Lock the candidates against renewals and keep those whose lease has ended, unless a grace is running."""
     lock_leases(tx, candidates.attempt_ids)
-    if not select_grace_over(tx):
+    if read_grace(tx) > tx.now:
         return []
     return [
         row

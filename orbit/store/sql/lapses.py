@@ -31,7 +31,3 @@ def select_passed_deadlines(tx: Tx, limit: int) -> list[LapsedRow]:
     """Return unstarted tasks whose start or total deadline has passed, the oldest first; takes no locks."""
     return [LapsedRow._make(row) for row in tx.rows(_DEADLINES, (limit,))]
 
-
-def select_grace_over(tx: Tx) -> bool:
-    """Tell whether leases may be judged: no grace after an outage is running (database time)."""
-    return bool(tx.value("SELECT grace_until <= %s FROM recovery_clock WHERE id = 1", (tx.now,)))
