@@ -43,9 +43,11 @@ unit: setup ## unit and architecture tests, no database
 	$(PYTEST) $(UNIT)
 
 integration: setup ## tests on one private database (FLAVOUR=mysql or mariadb)
+	@$(BIN)/python -m orbit.localdb fetch --flavour $(FLAVOUR)
 	ORBIT_TEST_FLAVOUR=$(FLAVOUR) $(PYTEST) -m "not soak" $(SUITES)
 
 test: setup ## everything: unit, then the database suites on MySQL and on MariaDB
+	@$(BIN)/python -m orbit.localdb fetch
 	$(PYTEST) $(UNIT)
 	ORBIT_TEST_FLAVOUR=mysql $(PYTEST) -m "not soak" $(SUITES)
 	ORBIT_TEST_FLAVOUR=mariadb $(PYTEST) -m "not soak" $(SUITES)
