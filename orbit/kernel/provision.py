@@ -20,7 +20,10 @@ INITIAL_RATE = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bootstrap:
-    """What to make or find: names, the actions of the credential, and the limits of a queue that is made."""
+    """What to make or find: names, the actions of the credential, and the limits of a queue that is made.
+
+    Without `must_match_actions` a credential that exists already may have other actions.
+    """
 
     application: str
     namespace: str
@@ -30,6 +33,7 @@ class Bootstrap:
     max_concurrency: int = INITIAL_CONCURRENCY
     rate_per_second: int = INITIAL_RATE
     max_unfinished_tasks: int = limits.QUEUE_UNFINISHED_DEFAULT
+    must_match_actions: bool = True
 
     def check(self) -> None:
         """Raise `InvalidArgument` for a malformed name, an unknown action or a limit out of range."""
@@ -147,7 +151,7 @@ def _find_or_make_credential(tx: Tx, command: Bootstrap, operation: Operation) -
     if found is not None:
         if not same_digest(found.token_digest, parsed[1]) or found.state != "ACTIVE":
             raise StateConflict("the file's credential was rotated or revoked: write to another file")
-        if found.actions != actions:
+        if command.must_match_actions and found.actions != actions:
             raise StateConflict("the file's credential has other actions: write to another file")
         return False
     credential = sql.NewCredential(

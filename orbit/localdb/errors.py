@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 
-class LocalDatabaseError(Exception):
+class LocalDriverError(Exception):
     """A private database can't be had, started or opened."""
 
 
-class AptError(LocalDatabaseError):
+class AptError(LocalDriverError):
     """The distribution's packages can't be fetched."""
 
 
-class ServerMissing(LocalDatabaseError):
+class ServerMissing(LocalDriverError):
     """No supported server binary, and none could be fetched."""
 
 
-class HomeMismatch(LocalDatabaseError):
+class HomeMismatch(LocalDriverError):
     """The data directory was made by another flavour or by a later release."""
 
 
-class InstanceBusy(LocalDatabaseError):
+class InstanceBusy(LocalDriverError):
     """Another live process supervises this instance."""
 
 
-class PortTaken(LocalDatabaseError):
+class PortTaken(LocalDriverError):
     """Another program listens on the instance's port."""

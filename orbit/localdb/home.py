@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from orbit.localdb.bundle import Flavour, Server
-from orbit.localdb.errors import HomeMismatch, LocalDatabaseError
+from orbit.localdb.errors import HomeMismatch, LocalDriverError
 
 # A socket's path may take 107 bytes; MySQL adds ".lock" to it.
 MAX_SOCKET_BYTES = 100
@@ -89,14 +89,14 @@ class Home:
         """Read the record.
 
         Raises:
-            LocalDatabaseError: there is no instance here, or its record is damaged.
+            LocalDriverError: there is no instance here, or its record is damaged.
         """
         try:
             return msgspec.json.decode(self.record_file.read_bytes(), type=Record)
         except FileNotFoundError:
-            raise LocalDatabaseError(f"{self.root} holds no database instance") from None
+            raise LocalDriverError(f"{self.root} holds no database instance") from None
         except msgspec.MsgspecError as error:
-            raise LocalDatabaseError(f"{self.record_file} is damaged: {error}") from None
+            raise LocalDriverError(f"{self.record_file} is damaged: {error}") from None
 
     def write(self, record: Record) -> None:
         """Replace the record."""

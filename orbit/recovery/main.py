@@ -16,7 +16,7 @@ from orbit.runtime.database import Database
 from orbit.runtime.logging import configure_logging, get_logger
 from orbit.runtime.runner import Loop, run_loop
 from orbit.runtime.settings import Settings, SettingsError, load_settings
-from orbit.store.failures import DatabaseError
+from orbit.store.failures import DriverError, describe
 from orbit.store.schema import SchemaMismatch, require_schema
 
 # One for the beat, so that it never waits for work; one for the work.
@@ -33,8 +33,10 @@ def main() -> None:
         settings.need_dsn()
         configure_logging(log_format=settings.log_format, log_level=settings.log_level, process="recover")
         trio.run(serve, settings)
-    except (SettingsError, SchemaMismatch, Unavailable, DatabaseError) as error:
+    except (SettingsError, SchemaMismatch, Unavailable) as error:
         sys.exit(f"orbit-recover: {error}")
+    except DriverError as error:
+        sys.exit(f"orbit-recover: {describe(error)}")
 
 
 async def serve(settings: Settings) -> None:
@@ -65,7 +67,7 @@ async def _check_schema(database: Database) -> None:
         try:
             await database.read(require_schema)
             return
-        except (Unavailable, DatabaseError):
+        except (Unavailable, DriverError):
             if attempt == CONNECT_TRIES - 1:
                 raise
             await trio.sleep(CONNECT_PAUSE_SECONDS)

@@ -15,7 +15,7 @@ import click
 
 from orbit.domain.errors import OrbitError
 from orbit.store.dsn import Dsn, parse_dsn
-from orbit.store.failures import DatabaseError
+from orbit.store.failures import DriverError, describe
 from orbit.store.migrations import MigrationsBusy
 from orbit.store.schema import SchemaMismatch, require_schema
 from orbit.store.session import Session
@@ -69,8 +69,8 @@ def failures_reported(*, as_json: bool) -> Iterator[None]:
         fail("SCHEMA_MISMATCH", str(error), as_json=as_json)
     except MigrationsBusy as error:
         fail("BUSY", str(error), as_json=as_json)
-    except DatabaseError as error:
-        fail("DATABASE", f"the database refuses: {error.args[-1] if error.args else error}", as_json=as_json)
+    except DriverError as error:
+        fail("DATABASE", describe(error), as_json=as_json)
 
 
 def fail(code: str, message: str, *, as_json: bool) -> None:

@@ -9,9 +9,6 @@ from enum import Enum
 
 from pymysql.err import InterfaceError, MySQLError
 
-# For those outside the store who report a failed connection in one line.
-DatabaseError = MySQLError
-
 CONTENTION = frozenset({1213, 1205, 1020, 1180, 3572, 1317, 1969, 3024})
 LOST = frozenset({1053, 1290, 1836, 1047, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031})
 BAD_DATA = frozenset({1048, 1062, 1264, 1292, 1366, 1406, 1690, 3819, 4025})
@@ -32,6 +29,13 @@ def error_number(error: MySQLError) -> int:
     """Return the server's or client's error number, 0 when the driver gives none."""
     first = error.args[0] if error.args else 0
     return first if isinstance(first, int) else 0
+
+
+def describe(error: MySQLError) -> str:
+    """Return one line for people, such as "the database refuses: Access denied for user … (1045)"."""
+    text = error.args[-1] if error.args else type(error).__name__
+    number = error_number(error)
+    return f"the database refuses: {text}" + (f" ({number})" if number else "")
 
 
 def classify(error: MySQLError) -> Failure:

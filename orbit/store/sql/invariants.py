@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from orbit.store.failures import DatabaseError, error_number
+from orbit.store.failures import DriverError, error_number
 from orbit.store.sql.invariant_check import Check
 from orbit.store.sql.invariants_of_records import HYGIENE, LANES, RECORDS, RELATIONS
 from orbit.store.sql.invariants_of_work import ATTEMPTS, COUNTERS, KEYS
@@ -29,7 +29,7 @@ def select_violations(tx: Tx, check: Check, application_id: bytes | None = None)
     scope = "TRUE" if application_id is None else r"\1.application_id = %s"
     try:
         rows = tx.rows(f"{_SCOPE.sub(scope, check.sql)} LIMIT {DETAILS_MAX}", params)
-    except DatabaseError as error:
+    except DriverError as error:
         if check.needs_process_privilege and error_number(error) in _NO_PRIVILEGE:
             return ()
         raise
