@@ -28,7 +28,7 @@ from orbit.cli.procfile import PACKAGE, read_procfile
 from orbit.cli.records import Records
 from orbit.cli.run import run_for
 from orbit.cli.supervisor import Supervisor
-from orbit.localdb.errors import LocalDriverError
+from orbit.localdb.errors import LocalDatabaseError
 from orbit.runtime.setting_values import Address
 
 EXAMPLE = PACKAGE.parent / "examples" / "keyed-concurrency" / "main.py"
@@ -59,7 +59,7 @@ def demo(*, verbose: bool) -> None:
         code = _run(home, verbose=verbose)
     except KeyboardInterrupt:
         code = 1
-    except LocalDriverError as error:
+    except LocalDatabaseError as error:
         click.echo(f"error: {error}", err=True)
         code = 1
     finally:

@@ -66,7 +66,7 @@ def running_database(home: Path, given: Dsn | None, say: Say) -> Iterator[Dsn]:
     """Run the home's private database for the block; a given one is used as it is.
 
     Raises:
-        LocalDriverError: no server can be had, or it doesn't start.
+        LocalDatabaseError: no server can be had, or it doesn't start.
     """
     if given is not None:
         yield given

@@ -30,7 +30,7 @@ from orbit.cli.records import HomeBusy, Records, alone_in
 from orbit.cli.run import run_until_signal
 from orbit.cli.supervisor import Supervisor
 from orbit.domain.errors import OrbitError
-from orbit.localdb.errors import LocalDriverError
+from orbit.localdb.errors import LocalDatabaseError
 from orbit.runtime.settings import Settings, SettingsError, load_settings
 from orbit.store.failures import DriverError, describe
 from orbit.store.migrations import MigrationsBusy
@@ -71,7 +71,7 @@ def up(*, home: Path | None, port: int | None, dispatch_port: int | None, reset:
             _run(settings, reset=reset, as_json=as_json)
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
-    except (HomeBusy, PortTaken, LocalDriverError, SchemaMismatch, MigrationsBusy) as error:
+    except (HomeBusy, PortTaken, LocalDatabaseError, SchemaMismatch, MigrationsBusy) as error:
         _fail(str(error))
     except OrbitError as error:
         _fail(error.message)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from orbit.localdb.bundle import Flavour, find_server
-from orbit.localdb.errors import LocalDriverError
+from orbit.localdb.errors import LocalDatabaseError
 from orbit.localdb.instance import Instance, create, find
 from orbit.localdb.process import Lifetime
 
@@ -29,7 +29,7 @@ def main() -> None:
             find(arguments.home).destroy()
         else:
             show(stopped(arguments.home) if arguments.command == "stop" else find(arguments.home))
-    except LocalDriverError as error:
+    except LocalDatabaseError as error:
         sys.exit(f"orbit: {error}")
 
 

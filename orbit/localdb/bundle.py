@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from orbit.localdb.apt import Say, cache_home, fetch_once, silent
-from orbit.localdb.errors import LocalDriverError, ServerMissing
+from orbit.localdb.errors import LocalDatabaseError, ServerMissing
 from orbit.localdb.sources import other_suite, own_release, read_distribution, read_sources
 
 
@@ -60,7 +60,7 @@ def find_server(flavour: Flavour, *, say: Say = silent) -> Server:
         return installed
     try:
         return fetch_server(flavour, say=say)
-    except LocalDriverError as error:
+    except LocalDatabaseError as error:
         raise ServerMissing(f"no {flavour.value} server ({error}): {_ADVICE[flavour]}") from error
 
 
@@ -78,7 +78,7 @@ def find_any_server(*, say: Say = silent) -> Server:
     for flavour in Flavour:
         try:
             return fetch_server(flavour, say=say)
-        except LocalDriverError as error:
+        except LocalDatabaseError as error:
             reasons.append(f"{flavour.value}: {error}")
     raise ServerMissing(f"no database server ({'; '.join(reasons)}): {_ADVICE[Flavour.MYSQL]}")
 
@@ -107,7 +107,7 @@ def fetch_server(flavour: Flavour, *, say: Say = silent) -> Server:
     """Return the bundled server of this flavour, fetched unless the cache has it.
 
     Raises:
-        LocalDriverError: it can't be fetched, or doesn't run here.
+        LocalDatabaseError: it can't be fetched, or doesn't run here.
     """
     if flavour is Flavour.MYSQL:
         return _mysql_bundle(say)
@@ -118,13 +118,13 @@ def fetch_faketime(*, say: Say = silent) -> Path:
     """Return libfaketime's multi-threaded library, to be preloaded into a server by tests that move time.
 
     Raises:
-        LocalDriverError: it can't be fetched.
+        LocalDatabaseError: it can't be fetched.
     """
     release = read_distribution().codename or "own"
     tree = fetch_once(["libfaketime"], cache_home() / f"faketime-{release}", closure=False, say=say)
     library = next(tree.rglob("libfaketimeMT.so.1"), None)
     if library is None:
-        raise LocalDriverError("the distribution's libfaketime package holds no libfaketimeMT.so.1")
+        raise LocalDatabaseError("the distribution's libfaketime package holds no libfaketimeMT.so.1")
     return library
 
 
@@ -161,7 +161,7 @@ def _mysql_bundle(say: Say) -> Server:
     program = (str(loader), "--library-path", ":".join(folders), str(usr / "sbin/mysqld"))
     version = probe_version(program, Flavour.MYSQL)
     if version is None or version < OLDEST[Flavour.MYSQL]:
-        raise LocalDriverError(f"the server in {tree} does not run here or is too old")
+        raise LocalDatabaseError(f"the server in {tree} does not run here or is too old")
     options = (
         "--no-defaults",
         f"--basedir={usr}",
@@ -185,7 +185,7 @@ def _mariadb_bundle(say: Say) -> Server:
     program = (str(usr / "sbin/mariadbd"),)
     version = probe_version(program, Flavour.MARIADB, environment)
     if version is None or version < OLDEST[Flavour.MARIADB]:
-        raise LocalDriverError(f"the server in {tree} does not run here or is too old")
+        raise LocalDatabaseError(f"the server in {tree} does not run here or is too old")
     options = (
         "--no-defaults",
         f"--basedir={usr}",
@@ -219,4 +219,4 @@ def _loader(tree: Path) -> Path:
         for loader in sorted(tree.glob(pattern)):
             if loader.exists():
                 return loader
-    raise LocalDriverError(f"{tree} holds no dynamic loader")
+    raise LocalDatabaseError(f"{tree} holds no dynamic loader")

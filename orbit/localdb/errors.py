@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 
-class LocalDriverError(Exception):
+class LocalDatabaseError(Exception):
     """A private database can't be had, started or opened."""
 
 
-class AptError(LocalDriverError):
+class AptError(LocalDatabaseError):
     """The distribution's packages can't be fetched."""
 
 
-class ServerMissing(LocalDriverError):
+class ServerMissing(LocalDatabaseError):
     """No supported server binary, and none could be fetched."""
 
 
-class HomeMismatch(LocalDriverError):
+class HomeMismatch(LocalDatabaseError):
     """The data directory was made by another flavour or by a later release."""
 
 
-class InstanceBusy(LocalDriverError):
+class InstanceBusy(LocalDatabaseError):
     """Another live process supervises this instance."""
 
 
-class PortTaken(LocalDriverError):
+class PortTaken(LocalDatabaseError):
     """Another program listens on the instance's port."""

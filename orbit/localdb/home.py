@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from orbit.localdb.bundle import Flavour, Server
-from orbit.localdb.errors import HomeMismatch, LocalDriverError
+from orbit.localdb.errors import HomeMismatch, LocalDatabaseError
 
 # A socket's path may take 107 bytes; MySQL adds ".lock" to it.
 MAX_SOCKET_BYTES = 100
@@ -89,14 +89,14 @@ class Home:
         """Read the record.
 
         Raises:
-            LocalDriverError: there is no instance here, or its record is damaged.
+            LocalDatabaseError: there is no instance here, or its record is damaged.
         """
         try:
             return msgspec.json.decode(self.record_file.read_bytes(), type=Record)
         except FileNotFoundError:
-            raise LocalDriverError(f"{self.root} holds no database instance") from None
+            raise LocalDatabaseError(f"{self.root} holds no database instance") from None
         except msgspec.MsgspecError as error:
-            raise LocalDriverError(f"{self.record_file} is damaged: {error}") from None
+            raise LocalDatabaseError(f"{self.record_file} is damaged: {error}") from None
 
     def write(self, record: Record) -> None:
         """Replace the record."""

@@ -93,7 +93,7 @@ class Instance:
         Raises:
             InstanceBusy: another live process supervises it.
             HomeMismatch: the data directory is another flavour's or a later release's.
-            LocalDriverError: it doesn't start; the message has the last error of its log.
+            LocalDatabaseError: it doesn't start; the message has the last error of its log.
         """
         with self._home.locked():
             if self._adopt():
@@ -232,7 +232,7 @@ def create(
 
     Raises:
         HomeMismatch: `home` was made by the other flavour or by a later release.
-        LocalDriverError: no server can be had, or it can't make its data directory.
+        LocalDatabaseError: no server can be had, or it can't make its data directory.
     """
     place = Home(home.absolute())
     if place.is_made:
@@ -267,7 +267,7 @@ def find(home: Path, *, environment: Mapping[str, str] | None = None, say: Say =
     """Return the instance that was made under `home`, running or not.
 
     Raises:
-        LocalDriverError: there is none, or its server can't be had any more.
+        LocalDatabaseError: there is none, or its server can't be had any more.
     """
     place = Home(home.absolute())
     return Instance(place, find_server(place.read().flavour, say=say), environment=environment)

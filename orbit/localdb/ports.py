@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 
-from orbit.localdb.errors import LocalDriverError
+from orbit.localdb.errors import LocalDatabaseError
 
 # Below the ports that systems give to outgoing connections: while a server restarts, none of those can take its port,
 # and no client that tries to reconnect meets itself.
@@ -17,7 +17,7 @@ def free_port() -> int:
     """Return a port on 127.0.0.1 that nothing listens on now.
 
     Raises:
-        LocalDriverError: none was found.
+        LocalDatabaseError: none was found.
     """
     for port in random.sample(_RANGE, _TRIES):
         with socket.socket() as probe:
@@ -27,7 +27,7 @@ def free_port() -> int:
             except OSError:
                 continue
             return port
-    raise LocalDriverError("no free port between 20000 and 30000 on 127.0.0.1")
+    raise LocalDatabaseError("no free port between 20000 and 30000 on 127.0.0.1")
 
 
 def probe_socket(path: str) -> None:

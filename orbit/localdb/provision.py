@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from orbit.localdb.bundle import Flavour, Server
-from orbit.localdb.errors import LocalDriverError
+from orbit.localdb.errors import LocalDatabaseError
 from orbit.localdb.home import Home, write_private
 from orbit.localdb.options import account_option, server_environment
 
@@ -20,7 +20,7 @@ def create_data(home: Home, server: Server) -> None:
     """Make the data directory, complete or not at all.
 
     Raises:
-        LocalDriverError: the server's own tool fails; the message has its last line.
+        LocalDatabaseError: the server's own tool fails; the message has its last line.
     """
     unfinished = home.root / "data.new"
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -45,11 +45,11 @@ def create_data(home: Home, server: Server) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LocalDriverError(f"{server.flavour.value} can't make a data directory: {error}") from error
+        raise LocalDatabaseError(f"{server.flavour.value} can't make a data directory: {error}") from error
     if finished.returncode:
         lines = finished.stdout.strip().splitlines()
         reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no reason given")
-        raise LocalDriverError(f"{server.flavour.value} can't make a data directory: {reason}")
+        raise LocalDatabaseError(f"{server.flavour.value} can't make a data directory: {reason}")
     unfinished.rename(home.data)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from orbit.localdb.errors import LocalDriverError
+from orbit.localdb.errors import LocalDatabaseError
 from orbit.localdb.ports import probe_socket
 from orbit.localdb.serverlog import ServerLog
 from orbit.store.connection import connect
@@ -21,7 +21,7 @@ def wait_ready(has_ended: Callable[[], bool], log: ServerLog, *, admin: Dsn, use
 
     Raises:
         PortTaken: the server ended because its port is in use.
-        LocalDriverError: it ended for another reason, or isn't ready within 90 s.
+        LocalDatabaseError: it ended for another reason, or isn't ready within 90 s.
     """
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while True:
@@ -35,5 +35,5 @@ def wait_ready(has_ended: Callable[[], bool], log: ServerLog, *, admin: Dsn, use
         except (DriverError, OSError) as error:
             if time.monotonic() > deadline:
                 line = f"the database accepts no connection after {START_TIMEOUT_SECONDS:.0f} s"
-                raise LocalDriverError(f"{line} ({error}); see {log.file}") from error
+                raise LocalDatabaseError(f"{line} ({error}); see {log.file}") from error
         time.sleep(POLL_SECONDS)

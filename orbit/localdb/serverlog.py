@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orbit.localdb.errors import LocalDriverError, PortTaken
+from orbit.localdb.errors import LocalDatabaseError, PortTaken
 
 MAX_BYTES = 16 * 1024 * 1024
 _TAIL_BYTES = 64 * 1024
@@ -25,14 +25,14 @@ class ServerLog:
             size = 0
         self._start = size
 
-    def failure(self) -> LocalDriverError:
+    def failure(self) -> LocalDatabaseError:
         """Return why the server ended, by the last errors that it logged since `begin`."""
         errors = [line.partition("[ERROR]")[2].strip() for line in self._lines() if "[ERROR]" in line]
         reasons = [line for line in errors if not line.endswith("Aborting")] or self._lines()[-1:]
         if any("Address already in use" in line for line in reasons):
             return PortTaken(f"the database does not start: its port is in use; see {self.file}")
         reason = reasons[0] if reasons else "it logged no reason"
-        return LocalDriverError(f"the database does not start: {reason}; see {self.file}")
+        return LocalDatabaseError(f"the database does not start: {reason}; see {self.file}")
 
     def _lines(self) -> list[str]:
         try:
