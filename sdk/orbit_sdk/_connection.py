@@ -44,7 +44,8 @@ class _GuardedReader:
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
-        self.scope = trio.CancelScope()
+        # Its end is `Connection.close`: a cancelled caller still needs it for the closing handshake.
+        self.scope = trio.CancelScope(shield=True)
         self.failure: Exception | None = None
         self.has_ended = trio.Event()
 

@@ -25,7 +25,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class SubmitTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One task to accept. `payload` is any JSON value, or `Raw` bytes that are kept exactly; None leaves a field out."""
+    """One task to accept. `payload` is any JSON value, or `Raw` bytes that are kept exactly; None leaves it out."""
 
     queue_id: str
     handler: str

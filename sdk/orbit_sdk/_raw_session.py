@@ -83,8 +83,9 @@ class Session:
         await self.send(messages)
         for event, _ in slots:
             await event.wait()
-        if self._end is not None and not all(box for _, box in slots):
-            raise self._end
+        end = self.end
+        if end is not None and not all(box for _, box in slots):
+            raise end
         return [box[0] for _, box in slots]
 
     async def hello(

@@ -314,6 +314,7 @@ class SessionCore:
 
     def _run(self, held: Held, deadline_ms: int | None, now: float, actions: list[Action]) -> None:
         held.phase = Phase.RUNNING
+        held.command = None
         self._executing += 1
         actions.append(Run(held, None if deadline_ms is None else now + deadline_ms / 1000))
 

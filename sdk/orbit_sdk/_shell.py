@@ -37,7 +37,7 @@ from orbit_sdk._session import SessionCore
 from orbit_sdk._signals import on_terminate
 
 WELCOME_SECONDS: Final = 10.0
-# After the grace period: time to heed a cancellation, then time to report what came of it.
+# After the grace period: time to heed a cancellation, then time to report what came of it; at most the grace again.
 STOP_SECONDS: Final = 5.0
 FLUSH_SECONDS: Final = 5.0
 # How long an idle worker waits for the server to confirm that nothing is in flight.
@@ -116,13 +116,15 @@ class Shell:
 
     async def _enforce_grace(self) -> None:
         await self._draining.wait()
-        await trio.sleep(self._settings.grace_seconds)
-        for running in self._running.values():
-            running.stop(WORKER_SHUTDOWN, "the worker's grace period ended")
-        await trio.sleep(STOP_SECONDS)
+        grace_seconds = self._settings.grace_seconds
+        await trio.sleep(grace_seconds)
+        if self._running:
+            for running in self._running.values():
+                running.stop(WORKER_SHUTDOWN, "the worker's grace period ended")
+            await trio.sleep(min(STOP_SECONDS, grace_seconds))
         for running in self._running.values():
             running.abandon()
-        await trio.sleep(FLUSH_SECONDS)
+        await trio.sleep(min(FLUSH_SECONDS, grace_seconds))
         self._connecting.cancel()
         self._handlers.cancel_scope.cancel()
 
