@@ -1,0 +1,135 @@
+"""Look for work without locking anything: which pairs can be claimed, what is due, why a queue is blocked.
+
+A probe grants nothing. It tells a dispatcher whether a claim is worth a transaction, and when to look again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+from orbit.domain.keys import NO_KEY, lane_id
+from orbit.domain.limits import PROMOTE_MAX
+from orbit.pulse.usage import QueueUse
+from orbit.store.sql.probe import (
+    select_cancelled,
+    select_claimable_lanes,
+    select_claimable_pairs,
+    select_due,
+    select_full_applications,
+    select_pulse,
+)
+from orbit.store.sql.queues import QueueRow, select_queues
+from orbit.store.transaction import Tx
+
+Pair = tuple[bytes, bytes]  # queue id, handler digest
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Block(Enum):
+    """Why a queue can't be claimed now."""
+
+    PAUSED = "the queue is paused"
+    FULL = "the queue's concurrency is used up"
+    RATE = "the queue's Start window is used up"
+    APPLICATION_FULL = "the application's active attempts are used up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """`wait_ms` says when the reason ends by itself; None where only another commit can end it."""
+
+    reason: Block
+    wait_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What to look for: `keyed` pairs for workers that declared concurrency keys, `keyless` ones for the others."""
+
+    keyed: Sequence[Pair] = ()
+    keyless: Sequence[Pair] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """`due` are delayed tasks by application; `next_due_ms` counts from now to the next one (None: there is none)."""
+
+    keyed: frozenset[Pair]
+    keyless: frozenset[Pair]
+    blocked: Mapping[bytes, Blocked]
+    due: Mapping[bytes, tuple[bytes, ...]]
+    next_due_ms: int | None
+
+
+def probe(tx: Tx, wanted: Wanted) -> Probed:
+    """Read claimable lanes of the wanted pairs, why their queues are blocked, and up to 256 due tasks."""
+    pulse = select_pulse(tx)
+    is_due = pulse.next_due_at is not None and pulse.next_due_at <= pulse.now
+    keyed, keyless = _claimable(tx, wanted)
+    queue_ids = sorted({queue_id for queue_id, _ in keyed | keyless})
+    return Probed(
+        keyed=keyed,
+        keyless=keyless,
+        blocked=_blocked(tx, queue_ids, pulse.now) if queue_ids else {},
+        due=_due(tx, pulse.now) if is_due else {},
+        next_due_ms=None if pulse.next_due_at is None else _milliseconds(pulse.next_due_at - pulse.now),
+    )
+
+
+def cancelled_attempts(tx: Tx, attempt_ids: Sequence[bytes]) -> list[bytes]:
+    """Return those attempts whose task carries a cancel intent."""
+    return select_cancelled(tx, attempt_ids) if attempt_ids else []
+
+
+def why_blocked(queue: QueueRow, now: datetime) -> Blocked | None:
+    """Tell why a queue can't be claimed now, None where it can."""
+    use = QueueUse.of(queue)
+    if queue.paused:
+        return Blocked(reason=Block.PAUSED)
+    if queue.active >= queue.max_concurrency:
+        return Blocked(reason=Block.FULL)
+    if use.claim_room(now) > 0:
+        return None
+    # Starts that claimed attempts have reserved are freed by commits, the window's count by time.
+    is_reserved = queue.leased_unstarted >= queue.rate_per_second
+    return Blocked(reason=Block.RATE, wait_ms=None if is_reserved else use.window_left_ms(now))
+
+
+def _claimable(tx: Tx, wanted: Wanted) -> tuple[frozenset[Pair], frozenset[Pair]]:
+    found = select_claimable_pairs(tx, wanted.keyed)
+    lanes = {lane_id(queue_id, handler, NO_KEY): (queue_id, handler) for queue_id, handler in wanted.keyless}
+    keyless = select_claimable_lanes(tx, lanes)
+    return frozenset(wanted.keyed[at] for at in found), frozenset(lanes[lane] for lane in keyless)
+
+
+def _blocked(tx: Tx, queue_ids: Sequence[bytes], now: datetime) -> dict[bytes, Blocked]:
+    queues = select_queues(tx, queue_ids)
+    full = select_full_applications(tx, {queue.application_id for queue in queues.values()})
+    found = {}
+    for queue_id, queue in queues.items():
+        blocked = why_blocked(queue, now)
+        if blocked is None and queue.application_id in full:
+            blocked = Blocked(reason=Block.APPLICATION_FULL)
+        if blocked is not None:
+            found[queue_id] = blocked
+    return found
+
+
+def _due(tx: Tx, now: datetime) -> dict[bytes, tuple[bytes, ...]]:
+    return _grouped((row.application_id, row.task_id) for row in select_due(tx, now, limit=PROMOTE_MAX))
+
+
+def _grouped(rows: Iterable[tuple[bytes, bytes]]) -> dict[bytes, tuple[bytes, ...]]:
+    groups: dict[bytes, list[bytes]] = {}
+    for key, value in rows:
+        groups.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in groups.items()}
+
+
+def _milliseconds(span: timedelta) -> int:
+    """Return the span in whole milliseconds, rounded up, not below 0: waking early would only mean looking twice."""
+    return max(0, -(-span // _MILLISECOND))

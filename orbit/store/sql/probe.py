@@ -1,0 +1,83 @@
+"""What a dispatcher looks at between claims: claimable lanes, due tasks, full applications. Takes no locks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from orbit.store.transaction import Tx
+
+
+class DueTask(NamedTuple):
+    application_id: bytes
+    task_id: bytes
+
+
+class PulseRow(NamedTuple):
+    """The database's time, and when the next delayed task is due (None: there is none)."""
+
+    now: datetime
+    next_due_at: datetime | None
+
+
+_PULSE = """
+SELECT UTC_TIMESTAMP(6), (
+    SELECT due_at FROM tasks FORCE INDEX (ix_tasks_due) WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1)
+"""
+
+_DUE = """
+SELECT application_id, task_id FROM tasks FORCE INDEX (ix_tasks_due)
+WHERE due_at <= %s ORDER BY due_at LIMIT %s
+"""
+
+# One index entry per pair, however many lanes the pair has.
+_FIRST_LANE = """
+(SELECT %s FROM lanes FORCE INDEX (ix_lanes_claim)
+WHERE queue_id = %s AND handler_digest = %s AND claimable = 1 LIMIT 1)"""
+
+_CLAIMABLE_LANES = "SELECT lane_id FROM lanes FORCE INDEX (PRIMARY) WHERE lane_id IN %s AND claimable = 1"
+
+_FULL = "SELECT application_id FROM application_quotas WHERE application_id IN %s AND active >= max_active"
+
+_CANCELLED = """
+SELECT a.attempt_id FROM attempts a FORCE INDEX (uq_attempts_attempt_id) JOIN tasks t ON t.task_id = a.task_id
+WHERE a.attempt_id IN %s AND t.cancel_requested_at IS NOT NULL
+"""
+
+
+def select_pulse(tx: Tx) -> PulseRow:
+    """Read the clock and the earliest due time: one index entry."""
+    row = tx.row(_PULSE)
+    assert row is not None
+    return PulseRow._make(row)
+
+
+def select_due(tx: Tx, now: datetime, *, limit: int) -> list[DueTask]:
+    """Read delayed tasks that have become due, over all applications, the longest due first."""
+    return [DueTask._make(row) for row in tx.rows(_DUE, (now, limit))]
+
+
+def select_claimable_pairs(tx: Tx, pairs: Sequence[tuple[bytes, bytes]]) -> set[int]:
+    """Return the positions of those (queue, handler digest) pairs with a claimable lane, keyed or not."""
+    if not pairs:
+        return set()
+    params = [value for position, pair in enumerate(pairs) for value in (position, *pair)]
+    rows = tx.rows(" UNION ALL ".join([_FIRST_LANE] * len(pairs)), params)
+    return {row[0] for row in rows}
+
+
+def select_claimable_lanes(tx: Tx, lane_ids: Iterable[bytes]) -> set[bytes]:
+    """Return which of these lanes are claimable."""
+    ids = list(lane_ids)
+    return {row[0] for row in tx.rows(_CLAIMABLE_LANES, (ids,))} if ids else set()
+
+
+def select_full_applications(tx: Tx, application_ids: Iterable[bytes]) -> set[bytes]:
+    """Return which applications have no room for another active attempt."""
+    return {row[0] for row in tx.rows(_FULL, (list(application_ids),))}
+
+
+def select_cancelled(tx: Tx, attempt_ids: Sequence[bytes]) -> list[bytes]:
+    """Return those attempts whose task somebody wants cancelled."""
+    return [row[0] for row in tx.rows(_CANCELLED, (list(attempt_ids),))]

@@ -1,0 +1,38 @@
+"""A dispatcher in the test's own process, on ports of its own and the session's database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from orbit.runtime.settings import load_settings
+from orbit.scheduler.service import Service, serving
+from orbit.store.dsn import Dsn
+
+MakeService = Callable[..., AbstractAsyncContextManager[Service]]
+
+
+@pytest.fixture
+def make_service(dsn: Dsn) -> MakeService:
+    """Start a dispatcher for a block; `lease_ms` defaults to 3 s."""
+
+    def make(*, lease_ms: int = 3_000) -> AbstractAsyncContextManager[Service]:
+        settings = load_settings(
+            {
+                "ORBIT_MYSQL_DSN": dsn.text(),
+                "ORBIT_DISPATCH_ADDR": "127.0.0.1:0",
+                "ORBIT_LEASE_MS": str(lease_ms),
+            }
+        )
+        return serving(settings)
+
+    return make
+
+
+@pytest.fixture
+async def service(make_service: MakeService) -> AsyncIterator[Service]:
+    """A dispatcher for one test."""
+    async with make_service() as started:
+        yield started
