@@ -30,4 +30,3 @@ def select_lapsed_leases(tx: Tx, limit: int) -> list[LapsedRow]:
 def select_passed_deadlines(tx: Tx, limit: int) -> list[LapsedRow]:
     """Return unstarted tasks whose start or total deadline has passed, the oldest first; takes no locks."""
     return [LapsedRow._make(row) for row in tx.rows(_DEADLINES, (limit,))]
-

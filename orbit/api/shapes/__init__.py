@@ -1,0 +1,1 @@
+"""What travels over HTTP: one module per resource; the API's description reads the same types."""
