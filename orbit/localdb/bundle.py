@@ -49,14 +49,16 @@ class Server:
         return ".".join(map(str, self.version))
 
 
-def find_server(flavour: Flavour, *, say: Say = silent) -> Server:
+def find_server(flavour: Flavour, *, oldest: tuple[int, ...] = (), say: Say = silent) -> Server:
     """Return a server of this flavour: from PATH when its version is supported, else a cached or fetched bundle.
+
+    `oldest` is the version that made the data to be opened: an installed server of an earlier series is passed over.
 
     Raises:
         ServerMissing: there is none and none can be fetched; the message says what to install.
     """
     installed = find_installed(flavour)
-    if installed is not None:
+    if installed is not None and installed.version[:2] >= oldest[:2]:
         return installed
     try:
         return fetch_server(flavour, say=say)

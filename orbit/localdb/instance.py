@@ -11,11 +11,11 @@ import msgspec
 from orbit.localdb.apt import Say, silent
 from orbit.localdb.bundle import Flavour, Server, find_any_server, find_server
 from orbit.localdb.errors import InstanceBusy, PortTaken
-from orbit.localdb.home import Home, Record, check_server, socket_path
+from orbit.localdb.home import Home, check_server, socket_path
 from orbit.localdb.options import server_arguments, server_environment
 from orbit.localdb.ports import free_port
 from orbit.localdb.process import Launcher, Lifetime, read_process, start_process
-from orbit.localdb.provision import DATABASE, USER, create_data, write_init_file
+from orbit.localdb.provision import DATABASE, USER, prepare, write_init_file
 from orbit.localdb.readiness import wait_ready
 from orbit.localdb.serverlog import ServerLog
 from orbit.store.connection import connect
@@ -237,29 +237,11 @@ def create(
     place = Home(home.absolute())
     if place.is_made:
         record = place.read()
-        server = _server_for(Flavour(flavour) if flavour else record.flavour, say)
-        check_server(record, server, place.root)
+        wanted = Flavour(flavour) if flavour else record.flavour
+        server = find_server(wanted, oldest=record.version if wanted is record.flavour else (), say=say)
     else:
-        server = _server_for(Flavour(flavour) if flavour else None, say)
-    place.make()
-    with place.locked():
-        if not place.data.is_dir():
-            say(f"making a {server.flavour.value} {server.version_text} data directory")
-            create_data(place, server)
-        known = place.read() if place.is_made else None
-        if known is not None and read_process(place) is not None:
-            # What runs keeps its port and settings.
-            return Instance(place, server, environment=environment)
-        record = Record(
-            flavour=server.flavour,
-            version=known.version if known else server.version,
-            port=port or (known.port if known else 0),
-            is_port_fixed=port != 0,
-            socket=known.socket if known else "",
-            settings=dict(settings or {}),
-            is_provisioned=known.is_provisioned if known else False,
-        )
-        place.write(record)
+        server = find_server(Flavour(flavour), say=say) if flavour else find_any_server(say=say)
+    prepare(place, server, port=port, settings=settings or {}, say=say)
     return Instance(place, server, environment=environment)
 
 
@@ -270,8 +252,6 @@ def find(home: Path, *, environment: Mapping[str, str] | None = None, say: Say =
         LocalDatabaseError: there is none, or its server can't be had any more.
     """
     place = Home(home.absolute())
-    return Instance(place, find_server(place.read().flavour, say=say), environment=environment)
-
-
-def _server_for(flavour: Flavour | None, say: Say) -> Server:
-    return find_any_server(say=say) if flavour is None else find_server(flavour, say=say)
+    record = place.read()
+    server = find_server(record.flavour, oldest=record.version, say=say)
+    return Instance(place, server, environment=environment)

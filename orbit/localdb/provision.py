@@ -4,16 +4,49 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
+from orbit.localdb.apt import Say
 from orbit.localdb.bundle import Flavour, Server
 from orbit.localdb.errors import LocalDatabaseError
-from orbit.localdb.home import Home, write_private
+from orbit.localdb.home import Home, Record, check_server, write_private
 from orbit.localdb.options import account_option, server_environment
+from orbit.localdb.process import read_process
 
 USER = "orbit"
 DATABASE = "orbit"
 INSTALL_TIMEOUT_SECONDS = 180
+
+
+def prepare(home: Home, server: Server, *, port: int, settings: Mapping[str, str], say: Say) -> None:
+    """Make a home with its data directory, or bring the record of a known one up to date unless its server runs.
+
+    Raises:
+        HomeMismatch: it was made by the other flavour or by a later release.
+        LocalDatabaseError: the data directory can't be made.
+    """
+    known = home.read() if home.is_made else None
+    if known is not None:
+        check_server(known, server, home.root)
+    home.make()
+    with home.locked():
+        if not home.data.is_dir():
+            say(f"making a {server.flavour.value} {server.version_text} data directory")
+            create_data(home, server)
+        known = home.read() if home.is_made else None
+        if known is not None and read_process(home) is not None:
+            return
+        record = Record(
+            flavour=server.flavour,
+            version=known.version if known else server.version,
+            port=port or (known.port if known else 0),
+            is_port_fixed=port != 0,
+            socket=known.socket if known else "",
+            settings=dict(settings),
+            is_provisioned=known.is_provisioned if known else False,
+        )
+        home.write(record)
 
 
 def create_data(home: Home, server: Server) -> None:

@@ -12,7 +12,8 @@ from orbit.store.connection import connect
 from orbit.store.dsn import Dsn
 from orbit.store.failures import DriverError
 
-START_TIMEOUT_SECONDS = 90.0
+# Recovery after a crash may replay a whole redo log; a server that is killed meanwhile would begin it again.
+START_TIMEOUT_SECONDS = 600.0
 POLL_SECONDS = 0.05
 
 
@@ -21,7 +22,7 @@ def wait_ready(has_ended: Callable[[], bool], log: ServerLog, *, admin: Dsn, use
 
     Raises:
         PortTaken: the server ended because its port is in use.
-        LocalDatabaseError: it ended for another reason, or isn't ready within 90 s.
+        LocalDatabaseError: it ended for another reason, or isn't ready within 600 s.
     """
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while True:
