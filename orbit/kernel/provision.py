@@ -16,6 +16,7 @@ from orbit.store.transaction import Tx
 
 INITIAL_CONCURRENCY = 100
 INITIAL_RATE = 1_000
+_OTHER_NAMES = "the file's ids belong to other names than those asked for, or to another database"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,8 @@ def bootstrap(tx: Tx, command: Bootstrap, saved: Operation | None) -> tuple[Oper
     Raises: InvalidArgument (before anything is written); StateConflict where names, ids and actions disagree.
     """
     command.check()
+    if saved is not None:
+        _check_names(tx, command, saved)
     fresh = saved or _new_operation()
     application_id = sql.enter_application(
         tx,
@@ -91,6 +94,14 @@ def bootstrap(tx: Tx, command: Bootstrap, saved: Operation | None) -> tuple[Oper
             "the file's ids belong to other names than those asked for, or to another database"
         )
     return found, _find_or_make_credential(tx, command, found)
+
+
+def _check_names(tx: Tx, command: Bootstrap, saved: Operation) -> None:
+    """Refuse a file whose ids are in use under other names; names never change, so this needs no lock."""
+    found = sql.select_names(tx, saved.application_id, saved.namespace_id, saved.queue_id)
+    wanted = (command.application, command.namespace, command.queue)
+    if any(name not in (None, want) for name, want in zip(found, wanted, strict=True)):
+        raise StateConflict(_OTHER_NAMES)
 
 
 def _new_operation() -> Operation:

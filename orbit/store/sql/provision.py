@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from orbit.store.transaction import Rank, Tx
+from orbit.store.transaction import Rank, Row, Tx
 
 
 class ApplicationListRow(NamedTuple):
@@ -112,9 +112,16 @@ def select_application_state(tx: Tx, application_id: bytes) -> str | None:
     return found
 
 
-def select_application_by_name(tx: Tx, name: str) -> bytes | None:
-    found: bytes | None = tx.value("SELECT application_id FROM applications WHERE name = %s", (name,))
-    return found
+def select_names(tx: Tx, application_id: bytes, namespace_id: bytes, queue_id: bytes) -> Row:
+    """Read the names under which three ids are in use, None for one that isn't."""
+    sql = """
+        SELECT (SELECT name FROM applications WHERE application_id = %s),
+               (SELECT name FROM namespaces WHERE namespace_id = %s),
+               (SELECT name FROM queues WHERE queue_id = %s)
+    """
+    row = tx.row(sql, (application_id, namespace_id, queue_id))
+    assert row is not None
+    return row
 
 
 def select_applications(tx: Tx) -> list[ApplicationListRow]:
