@@ -75,6 +75,7 @@ class Http1(H11Protocol):
         super().__init__(*arguments)
         self._head = b""
         self._is_closed = False
+        self._is_answering = False
 
     async def stream_send(self, event: StreamEvent) -> None:
         """Turn the application's answer into bytes; head and body leave together."""
@@ -113,8 +114,9 @@ class Http1(H11Protocol):
                 if isinstance(event, h11.Request):
                     _check_request(event)
             except h11.RemoteProtocolError as error:
-                await self._refuse(error)
-                return
+                if not self._is_answering:
+                    await self._refuse(error)
+                return  # a complete request gets its answer whatever follows it; then the connection closes
             if not await self._handle_event(event):
                 return
 
@@ -131,6 +133,7 @@ class Http1(H11Protocol):
         elif isinstance(event, h11.Data):
             await self.stream.handle(Body(stream_id=STREAM_ID, data=event.data))
         elif isinstance(event, h11.EndOfMessage):
+            self._is_answering = True
             await self.stream.handle(EndBody(stream_id=STREAM_ID))
         return True
 
@@ -167,6 +170,7 @@ class Http1(H11Protocol):
             await super()._close_stream()
 
     async def _maybe_recycle(self) -> None:
+        self._is_answering = False
         await super()._maybe_recycle()
         if self.connection.our_state is not h11.IDLE:
             self._is_closed = True
