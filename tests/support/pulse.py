@@ -40,6 +40,7 @@ from orbit.pulse.tick import tick
 from orbit.store.dsn import Dsn
 from orbit.store.session import Session
 from orbit.store.transaction import Tx
+from tests.support.rows import end_grace
 from tests.support.tenants import Tenant
 
 LEASE_MS = 30_000
@@ -121,6 +122,7 @@ class Pulse:
 
     def expire(self, *attempt_ids: bytes, tasks: Sequence[bytes] = ()) -> ExpireReport:
         """Offer candidates to recovery, which judges them anew."""
+        end_grace(self.session)
         candidates = Expired(attempt_ids=list(attempt_ids), task_ids=list(tasks))
         return self.session.run(lambda tx: expire(tx, self.tenant.application_id, candidates))
 

@@ -14,7 +14,8 @@ ATTEMPTS: Final = (
     ),
     Check(
         "I1 a live attempt is its task's newest and shares its state",
-        f"""SELECT CONCAT({task_text("a")}, ' epoch ', a.epoch, ' is ', a.state, ', task ', COALESCE(t.state, 'missing'))
+        f"""SELECT CONCAT({task_text("a")}, ' epoch ', a.epoch, ' is ', a.state, ', its task ',
+            COALESCE(t.state, 'missing'))
         FROM attempts a LEFT JOIN tasks t ON t.task_id = a.task_id
         WHERE a.lease_expires_at IS NOT NULL AND {{a}}
           AND (t.task_id IS NULL OR t.state <> a.state OR t.epoch <> a.epoch)""",

@@ -1,0 +1,66 @@
+"""Move the database's time: freeze it for one connection, or step the whole server's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pymysql.connections import Connection
+
+from orbit.localdb.bundle import Flavour, fetch_faketime
+from orbit.localdb.instance import Instance
+from orbit.store.connection import connect
+from orbit.store.dsn import Dsn
+from tests.support.database import running_instance
+
+
+def frozen_at(moment: datetime) -> Callable[..., Connection[Any]]:
+    """Return a connector whose connections see UTC_TIMESTAMP(6) stand still at `moment` (naive UTC)."""
+    microseconds = round(moment.replace(tzinfo=UTC).timestamp() * 1_000_000)
+    # The servers keep the number as a double, and one of them cuts where the other rounds.
+    text = f"{microseconds // 1_000_000}.{microseconds % 1_000_000:06d}3"
+
+    def connector(dsn: Dsn, **options: Any) -> Connection[Any]:
+        connection = connect(dsn, **options)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION timestamp = {text}")
+            cursor.execute("SELECT UTC_TIMESTAMP(6)")
+            found = cursor.fetchone()
+        assert found is not None
+        assert found[0] == moment, f"the server's clock is {found[0]}, not {moment}"
+        return connection
+
+    return connector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerClock:
+    """A living server whose clock follows a file."""
+
+    instance: Instance
+    file: Path
+
+    def step(self, shift: str) -> None:
+        """Set the server's clock off from the real one, for example `+2h`, `-1h`, `+0`; at once."""
+        self.file.write_text(f"{shift}\n")
+
+
+@contextmanager
+def clocked_instance(
+    folder: Path, flavour: Flavour | None = None, *, settings: dict[str, str] | None = None
+) -> Iterator[ServerClock]:
+    """Run a private server under libfaketime; its file of the shift lies in `folder`."""
+    file = folder / "clock"
+    file.write_text("+0\n")
+    environment = {
+        "LD_PRELOAD": str(fetch_faketime()),
+        "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    with running_instance(flavour, settings=settings, environment=environment) as instance:
+        yield ServerClock(instance=instance, file=file)
