@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from orbit.store.transaction import Rank, Row, Tx
+from orbit.store.connection import Row
+from orbit.store.transaction import Rank, Tx
 
 
 class ApplicationListRow(NamedTuple):
