@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
 from typing import Any
 
-import pymysql
-from pymysql.connections import Connection
-
+from orbit.store.driver import DriverConnection
 from orbit.store.dsn import Dsn
-
-Row = tuple[Any, ...]
 
 CONNECT_TIMEOUT_SECONDS = 3.0
 READ_TIMEOUT_SECONDS = 5.0
@@ -29,13 +24,13 @@ _SESSION = (
 
 def connect(
     dsn: Dsn, *, read_timeout: float = READ_TIMEOUT_SECONDS, autocommit: bool = False
-) -> Connection[Any]:
+) -> DriverConnection:
     """Open a connection: READ COMMITTED, strict mode, UTC, utf8mb4, bounded waits.
 
     Raises:
         pymysql.err.MySQLError: the server can't be reached or refuses the user.
     """
-    connection: Connection[Any] = pymysql.connect(
+    connection = DriverConnection(
         user=dsn.user,
         password=dsn.password,
         host=dsn.host,
@@ -59,13 +54,7 @@ def connect(
     return connection
 
 
-def result_rows(connection: Connection[Any]) -> Sequence[Row]:
-    """Return the rows of the last query; the driver's own cursor reads the same field, at several times the cost."""
-    rows: Sequence[Row] | None = connection._result.rows  # type: ignore[attr-defined]  # noqa: SLF001
-    return rows or ()
-
-
-def drop(connection: Connection[Any]) -> None:
+def drop(connection: DriverConnection) -> None:
     """Close the socket at once: no goodbye on a connection that may be dead."""
     connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001
 

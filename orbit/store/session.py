@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
 from orbit.domain.errors import InvariantViolation, OrbitError, OutcomeUnknown, Unavailable
 from orbit.store.connection import connect, drop
+from orbit.store.driver import DriverConnection
 from orbit.store.dsn import Dsn
 from orbit.store.failures import DEADLOCK, LOCK_TIMEOUT, Failure, classify, error_number
 from orbit.store.transaction import Tx
@@ -61,13 +61,13 @@ class Session:
         self,
         dsn: Dsn,
         *,
-        connector: Callable[..., Connection[Any]] = connect,
+        connector: Callable[..., DriverConnection] = connect,
         report: Callable[[str, BaseException], None] = lambda *_: None,
     ) -> None:
         self._dsn = dsn
         self._connector = connector
         self._report = report
-        self._connection: Connection[Any] | None = None
+        self._connection: DriverConnection | None = None
         self.stats = SessionStats()
 
     def run(self, work: Callable[[Tx], T]) -> T:
@@ -128,7 +128,7 @@ class Session:
         if self._connection is not None:
             self._discard()
 
-    def _open(self) -> Connection[Any]:
+    def _open(self) -> DriverConnection:
         if self._connection is None:
             self._connection = self._connector(self._dsn)
         return self._connection

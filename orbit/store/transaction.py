@@ -7,10 +7,8 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from pymysql.connections import Connection
-
 from orbit.domain.errors import InvariantViolation
-from orbit.store.connection import Row, result_rows
+from orbit.store.driver import DriverConnection, Row, literal
 
 
 class Rank(IntEnum):
@@ -39,7 +37,7 @@ class Tx:
 
     __slots__ = ("_connection", "_now", "_rank", "resolving", "statements")
 
-    def __init__(self, connection: Connection[Any], *, resolving: bool = False) -> None:
+    def __init__(self, connection: DriverConnection, *, resolving: bool = False) -> None:
         self._connection = connection
         self._now: datetime | None = None
         self._rank = 0
@@ -65,14 +63,14 @@ class Tx:
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> int:
         """Run one statement and return the number of rows it changed."""
-        text = sql % tuple(self._connection.escape(value) for value in params) if params else sql
+        text = sql % tuple([literal(value) for value in params]) if params else sql
         self.statements += 1
         return self._connection.query(text)
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> Sequence[Row]:
         """Run a query and return its rows. A list or tuple parameter renders as `(a, b, c)`."""
         self.execute(sql, params)
-        return result_rows(self._connection)
+        return self._connection.result_rows
 
     def row(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
         found = self.rows(sql, params)
@@ -84,8 +82,7 @@ class Tx:
 
     def insert(self, head: str, rows: Iterable[Sequence[Any]], tail: str = "") -> int:
         """Insert many rows with one statement: `head` up to the word VALUES, `tail` after the rows."""
-        escape = self._connection.escape
-        values = ",".join([escape(tuple(row)) for row in rows])
+        values = ",".join([literal(row) for row in rows])
         if not values:
             return 0
         self.statements += 1
