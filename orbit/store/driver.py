@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pymysql.connections import Connection, MySQLResult
 from pymysql.constants import FIELD_TYPE
 from pymysql.converters import escape_bytes, escape_string
-from pymysql.protocol import EOFPacketWrapper, MysqlPacket
+from pymysql.protocol import EOFPacketWrapper, FieldDescriptorPacket, MysqlPacket
 
 Row = tuple[Any, ...]
 Decoder = Callable[[bytes], Any]
@@ -97,10 +97,23 @@ class DriverConnection(_Base):
 class RowResult(MySQLResult):
     """A result set read in one tight loop."""
 
+    _descriptions: Sequence[bytes] = ()
+
+    @property
+    def description(self) -> tuple[Any, ...] | None:
+        """The columns as the DB-API describes them; only cursors ask, our own statements know theirs."""
+        columns = (FieldDescriptorPacket(description, "utf8") for description in self._descriptions)
+        return tuple(column.description() for column in columns) or None  # type: ignore[no-untyped-call]
+
+    @description.setter
+    def description(self, value: object) -> None:
+        """The driver's constructor clears it."""
+
     def _read_result_packet(self, first_packet: MysqlPacket) -> None:
         connection: Any = self.connection
         self.field_count = columns = int(first_packet.read_length_encoded_integer() or 0)
-        decoders = [_column_decoder(connection.read_payload()) for _ in range(columns)]
+        self._descriptions = [connection.read_payload() for _ in range(columns)]
+        decoders = [_column_decoder(description) for description in self._descriptions]
         connection.read_payload()  # the end of the column descriptions
         rows = []
         while True:

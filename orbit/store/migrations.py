@@ -8,18 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from pymysql.connections import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 import orbit
 from orbit.store.connection import connect
+from orbit.store.driver import DriverConnection
 from orbit.store.dsn import Dsn
 from orbit.store.schema import KNOWN_HEAD, SchemaMismatch, is_newer, newer_message, read_revision
 from orbit.store.transaction import Tx
@@ -132,13 +131,13 @@ def _config() -> Config:
     return config
 
 
-def _engine(connection: Connection[Any]) -> sqlalchemy.Engine:
+def _engine(connection: DriverConnection) -> sqlalchemy.Engine:
     """Let SQLAlchemy use this one open connection, which holds the lock."""
     return sqlalchemy.create_engine("mysql+pymysql://", creator=lambda: connection, poolclass=StaticPool)
 
 
 @contextmanager
-def _connected(dsn: Dsn) -> Iterator[Connection[Any]]:
+def _connected(dsn: Dsn) -> Iterator[DriverConnection]:
     if not dsn.database:
         raise SchemaMismatch("the database address names no database; migrations create tables only")
     connection = connect(dsn, read_timeout=STATEMENT_SECONDS)
@@ -152,7 +151,7 @@ def _connected(dsn: Dsn) -> Iterator[Connection[Any]]:
 
 
 @contextmanager
-def _alone(connection: Connection[Any], dsn: Dsn) -> Iterator[None]:
+def _alone(connection: DriverConnection, dsn: Dsn) -> Iterator[None]:
     """Hold the server's named lock for this database. The server frees it when the connection ends, however it ends."""
     name = "orbit-migrate-" + hashlib.sha256(dsn.database.encode()).hexdigest()[:32]
     tx = Tx(connection)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from orbit.store.connection import Row
+from orbit.store.driver import Row
 from orbit.store.transaction import Rank, Tx
 
 
