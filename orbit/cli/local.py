@@ -25,7 +25,7 @@ from orbit.store.session import Session
 Say = Callable[[str], None]
 
 READY_SECONDS: Final = 60.0
-POLL_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.25
 # One person's own machine: the queue is as wide as the rules allow for a start, the credential may do everything.
 LOCAL: Final = Bootstrap(
     application="local",

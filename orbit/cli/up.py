@@ -100,7 +100,7 @@ def _run(settings: Settings, *, reset: bool, as_json: bool) -> None:
             token=credential.token,
         )
         supervisor = Supervisor(specs, child_environment(dsn, http, dispatch), log, records)
-        announce = partial(_announce, local, as_json=as_json)
+        announce = partial(_announce, local, settings.home, as_json=as_json)
         trio.run(partial(run_until_signal, supervisor, local, on_ready=announce, say=log.say))
         log.say("stopped")
 
@@ -116,8 +116,12 @@ def _settings(home: Path | None, port: int | None, dispatch_port: int | None) ->
     )
 
 
-def _announce(local: Local, *, as_json: bool) -> None:
+def _announce(local: Local, home: Path, *, as_json: bool) -> None:
     file = local.credentials_file
+    # For the commands that speak to the API and are given no ORBIT_URL.
+    (home / "up.json").write_text(
+        json.dumps({"url": local.url, "worker_url": local.worker_url}), encoding="utf-8"
+    )
     if as_json:
         ready = {"url": local.url, "worker_url": local.worker_url, "credentials_file": str(file)}
         print(json.dumps(ready), flush=True)

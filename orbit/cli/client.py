@@ -1,0 +1,130 @@
+"""The HTTP API from the command line: which server and credential, how answers and refusals look."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+import msgspec
+import trio
+
+from orbit.domain.wire import format_time
+from orbit_sdk import APIError, Client, OrbitError, OutcomeUnknown, decode_exact, encode
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+# The API's 64-bit numbers are decimal strings, so that no reader rounds them.
+WIDE_NUMBERS: Final = frozenset({"revision", "epoch", "unfinished_tasks", "concurrency_token"})
+
+
+def json_option(command: Command) -> Command:
+    """Add `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Answer with JSON, as the API writes it.")(
+        command
+    )
+
+
+def call(work: Callable[[Client], Awaitable[T]], *, as_json: bool) -> T:
+    """Run `work` with a client; a refusal or a network failure ends the command with one line and exit code 1."""
+    try:
+        return trio.run(partial(_with_client, work))
+    except OutcomeUnknown as error:
+        fail("OUTCOME_UNKNOWN", f"{error}; repeat with the same --idempotency-key", as_json=as_json)
+    except APIError as error:
+        fail(error.code, error.message, as_json=as_json)
+    except OrbitError as error:
+        fail("TRANSPORT", f"{server_url(os.environ)} can't be reached: {error}", as_json=as_json)
+
+
+async def _with_client(work: Callable[[Client], Awaitable[T]]) -> T:
+    async with make_client(os.environ) as client:
+        return await work(client)
+
+
+def make_client(environ: Mapping[str, str]) -> Client:
+    """Return a client for ORBIT_URL and the credential at hand, else for what `orbit up` left in ORBIT_HOME."""
+    known = dict(environ)
+    if not known.get("ORBIT_TOKEN") and not known.get("ORBIT_CREDENTIALS_FILE"):
+        known["ORBIT_CREDENTIALS_FILE"] = str(home_of(environ) / "credentials.json")
+    known["ORBIT_URL"] = server_url(environ)
+    try:
+        return Client.from_env(known)
+    except (OSError, ValueError):
+        raise click.UsageError(
+            "no credential: set ORBIT_TOKEN or ORBIT_CREDENTIALS_FILE, or start `orbit up` here"
+        ) from None
+
+
+def server_url(environ: Mapping[str, str]) -> str:
+    """Return ORBIT_URL, else where the `orbit up` of this home listens, else the default."""
+    if environ.get("ORBIT_URL"):
+        return environ["ORBIT_URL"]
+    with suppress(OSError, ValueError, KeyError):
+        return str(json.loads((home_of(environ) / "up.json").read_text(encoding="utf-8"))["url"])
+    return "http://127.0.0.1:8080"
+
+
+def home_of(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("ORBIT_HOME") or ".orbit")
+
+
+async def find_queue(client: Client, name_or_id: str) -> str:
+    """Return a queue's id from its name or id."""
+    if len(name_or_id) == 32 and set(name_or_id) <= set("0123456789abcdef"):
+        return name_or_id
+    page = await client.list_queues(name=name_or_id)
+    if not page.queues:
+        raise APIError("NOT_FOUND", 404, f"there is no queue {name_or_id}")
+    return page.queues[0].id
+
+
+def wire(value: Any) -> Any:
+    """Return a record of the SDK as the API writes it; what is absent is left out."""
+    fields = {name: getattr(value, name) for name in value.__struct_fields__}
+    return {name: _wire_field(name, field) for name, field in fields.items() if not _is_absent(field)}
+
+
+def show(data: Any, text: str, *, as_json: bool) -> None:
+    """Print an answer."""
+    click.echo(encode(data).decode() if as_json else text)
+
+
+def fail(code: str, message: str, *, as_json: bool) -> NoReturn:
+    """Report a failure and end the command with exit code 1."""
+    if as_json:
+        click.echo(json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False))
+    else:
+        click.echo(f"error: {code}: {message}", err=True)
+    sys.exit(1)
+
+
+def _wire_field(name: str, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return format_time(value.replace(tzinfo=None))
+    if isinstance(value, msgspec.Struct):
+        return wire(value)
+    if isinstance(value, list):
+        return [_wire_field("", item) for item in value]
+    return str(value) if name in WIDE_NUMBERS else value
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None or (isinstance(value, msgspec.Raw) and not bytes(value))
+
+
+def exact_json(text: str, what: str) -> msgspec.Raw:
+    """Return JSON text that is sent byte for byte; something else is wrong usage."""
+    try:
+        decode_exact(text)
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"{what} isn't JSON: {error}") from None
+    return msgspec.Raw(text.encode())
