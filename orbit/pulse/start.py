@@ -76,7 +76,9 @@ class Starts:
             held.attempt_state == AttemptState.LEASED and deadline_passed(held, now)
         ):
             return DeadlineExceeded("the task's deadline passed before the Start")
-        if held.lease_expires_at is None or held.lease_expires_at <= now:
+        # An attempt that this very tick has ended still shows the lease that it had.
+        is_leased = held.attempt_state == AttemptState.LEASED
+        if not is_leased or held.lease_expires_at is None or held.lease_expires_at <= now:
             return StaleAttempt("the attempt's lease has ended")
         queue = self.usage.queue(held.queue_id)
         if queue.row.paused:

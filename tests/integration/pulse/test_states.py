@@ -483,14 +483,25 @@ def test_one_tick_hands_a_key_over(pulse: Pulse, worker: Worker) -> None:
     assert [(one.task_id, one.concurrency_token) for one in claimed.assignments] == [(following, 3)]
 
 
-def test_messages_about_one_attempt_in_one_tick_are_judged_in_turn(pulse: Pulse, worker: Worker) -> None:
-    """Decline and Start of one attempt together: the decline ends it, the Start is refused."""
-    task_id = pulse.submit()
-    held = worker.claim_one()
-    declined, started = pulse.tick(worker.declining(held), worker.starting(held))
-    assert not isinstance(declined, OrbitError)
+@pytest.mark.parametrize("end", ["decline", "result"])
+def test_messages_about_one_attempt_in_one_tick_are_judged_in_turn(
+    pulse: Pulse, worker: Worker, end: str
+) -> None:
+    """What ends an attempt is judged before a Start in the same tick: the Start is refused, nothing is split."""
+    pulse.submit_many(3)
+    held, *_ = leased = worker.claim(3)
+    task_id = held.task_id
+    if end == "result":
+        succeeded(worker.start(held))
+    commits = pulse.session.stats.commits
+    ending = worker.declining(held) if end == "decline" else worker.finishing(held)
+    ended, started = pulse.tick(ending, worker.starting(held))
+    assert not isinstance(ended, OrbitError)
     assert isinstance(started, StaleAttempt)
-    assert (pulse.task(task_id).state, pulse.task(task_id).attempts_used) == ("WAITING", 0)
+    assert pulse.session.stats.commits == commits + 1
+    state, used = ("WAITING", 0) if end == "decline" else ("SUCCEEDED", 1)
+    assert (pulse.task(task_id).state, pulse.task(task_id).attempts_used) == (state, used)
+    assert pulse.usage().leased_unstarted == len(leased) - 1
 
 
 def test_two_results_of_one_attempt_in_one_tick_count_once(pulse: Pulse, worker: Worker) -> None:
