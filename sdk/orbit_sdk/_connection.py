@@ -89,7 +89,7 @@ class Connection:
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Close with a bounded farewell, even while being cancelled."""
         with trio.CancelScope(shield=True):
-            with trio.move_on_after(CLOSE_SECONDS):
+            with trio.move_on_after(0 if self._reader.has_ended.is_set() else CLOSE_SECONDS):
                 # Whatever its state, the connection ends one way or the other.
                 with contextlib.suppress(Exception):
                     await self._socket.aclose(code, reason or None)

@@ -14,7 +14,9 @@ _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def decode_exact(document: Raw | bytes | str) -> Any:
-    """Decode JSON without losing a digit: integers become `int` of any size, other numbers `Decimal`."""
+    """Decode JSON without losing a digit: integers become `int` (of up to 4,300 digits, Python's own limit), other
+    numbers `Decimal`. Raises msgspec.DecodeError for what is not JSON.
+    """
     return _DECODER.decode(document)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import deque
 from collections.abc import AsyncIterator
@@ -136,7 +137,13 @@ async def open_peer_server() -> AsyncIterator[PeerServer]:
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         server = WebSocketServer(peers.handle, listeners, disconnect_timeout=0.5, message_queue_size=100)
-        await nursery.start(server.run)
+
+        async def guarded(stream: trio.abc.Stream) -> None:
+            # An error out of one connection must not end the others, as it does in the library's own loop.
+            with contextlib.suppress(Exception):
+                await server._handle_connection(stream)
+
+        nursery.start_soon(trio.serve_listeners, guarded, listeners)
         peers.url = f"ws://127.0.0.1:{server.port}"
         try:
             yield peers

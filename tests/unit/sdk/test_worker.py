@@ -40,7 +40,7 @@ class Rig:
 
 @asynccontextmanager
 async def rig(*, run_now: bool = True, **options: Any) -> AsyncIterator[Rig]:
-    with trio.fail_after(20):
+    with trio.fail_after(6):
         async with open_peer_server() as server, trio.open_nursery() as nursery:
             worker = Worker(
                 "http://127.0.0.1:9", "token", queues=[QUEUE_ID], worker_url=server.url,

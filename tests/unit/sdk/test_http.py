@@ -1,0 +1,180 @@
+"""The HTTP transport on loopback sockets: reuse, loss before and after sending, time limits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+
+from orbit_sdk import OutcomeUnknown, Request, TransportError
+from orbit_sdk._http import Origin, PooledTransport
+
+Serve = Callable[[trio.SocketStream, int], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def request(method: str = "POST", body: bytes = b"{}") -> Request:
+    headers = [(b"Host", b"h")] + ([(b"Content-Length", str(len(body)).encode())] if body else [])
+    return Request(method=method, target="/x?secret=1", headers=headers, body=body, is_write=method == "POST")
+
+
+@asynccontextmanager
+async def server(serve: Serve, *, limit: float = 5.0, size: int = 64) -> AsyncIterator[PooledTransport]:
+    """A transport to a server that plays `serve` on every connection, with its number."""
+    number = 0
+
+    async def handle(stream: trio.SocketStream) -> None:
+        nonlocal number
+        number += 1
+        await serve(stream, number)
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, handle, 0, host="127.0.0.1"))
+        port = listeners[0].socket.getsockname()[1]
+        transport = PooledTransport(
+            Origin.parse(f"http://127.0.0.1:{port}"), timeout_seconds=limit, size=size
+        )
+        yield transport
+        await transport.aclose()
+        nursery.cancel_scope.cancel()
+
+
+async def read_request(stream: trio.SocketStream) -> bytes:
+    """One whole request with a two-byte body, or what there is when the client leaves."""
+    data = b""
+    while not data.endswith(b"\r\n\r\n" if data.startswith(b"GET") else b"\r\n\r\n{}"):
+        more = await stream.receive_some()
+        if not more:
+            break
+        data += more
+    return data
+
+
+async def test_connections_are_reused() -> None:
+    """Sequential requests share one connection."""
+    connections = []
+
+    async def serve(stream: trio.SocketStream, number: int) -> None:
+        connections.append(number)
+        while await read_request(stream):
+            await stream.send_all(OK)
+
+    async with server(serve) as transport:
+        for _ in range(3):
+            response = await transport.send(request())
+            assert (response.status, response.body) == (200, b"ok")
+    assert connections == [1]
+
+
+async def test_a_connection_closed_while_idle_is_replaced() -> None:
+    """The server's keep-alive limit is no failure."""
+    closed = trio.Event()
+
+    async def serve(stream: trio.SocketStream, number: int) -> None:
+        await read_request(stream)
+        await stream.send_all(OK)
+        if number == 1:
+            await stream.aclose()
+            closed.set()
+            return
+        await read_request(stream)
+
+    async with server(serve) as transport:
+        await transport.send(request())
+        await closed.wait()
+        assert (await transport.send(request())).status == 200
+
+
+async def test_connection_close_is_honoured() -> None:
+    """A response that announces the end is complete, and the next request gets a new connection."""
+
+    async def serve(stream: trio.SocketStream, number: int) -> None:
+        await read_request(stream)
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n%d" % number)
+        await stream.aclose()
+
+    async with server(serve) as transport:
+        assert (await transport.send(request())).body == b"1"
+        assert (await transport.send(request())).body == b"2"
+
+
+async def test_chunked_and_informational_responses_are_read() -> None:
+    """What proxies make of a response is still that response."""
+
+    async def serve(stream: trio.SocketStream, number: int) -> None:
+        await read_request(stream)
+        await stream.send_all(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        await stream.send_all(b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        await stream.send_all(b"2\r\nde\r\n0\r\n\r\n")
+        await read_request(stream)
+
+    async with server(serve) as transport:
+        response = await transport.send(request())
+        assert (response.status, response.body) == (201, b"abcde")
+
+
+async def test_a_refused_connection_is_no_unknown_outcome() -> None:
+    """Nothing was sent."""
+    listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
+    port = listener.socket.getsockname()[1]
+    await listener.aclose()
+    transport = PooledTransport(Origin.parse(f"http://127.0.0.1:{port}"))
+    with pytest.raises(TransportError) as caught:
+        await transport.send(request())
+    assert not isinstance(caught.value, OutcomeUnknown)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal", b"garbage\r\n\r\n"]
+)
+async def test_a_write_whose_answer_is_lost_is_unknown(answer: bytes) -> None:
+    """Cut before, within, or instead of the answer; the query stays out of the message. A read just failed."""
+
+    async def serve(stream: trio.SocketStream, number: int) -> None:
+        await read_request(stream)
+        if answer:
+            await stream.send_all(answer)
+        await stream.aclose()
+
+    async with server(serve) as transport:
+        with pytest.raises(OutcomeUnknown) as caught:
+            await transport.send(request())
+        assert "secret" not in str(caught.value)
+        with pytest.raises(TransportError) as failed:
+            await transport.send(request("GET", b""))
+        assert not isinstance(failed.value, OutcomeUnknown)
+
+
+async def test_silence_ends_at_the_time_limit(autojump_clock: trio.testing.MockClock) -> None:
+    """A server that never answers is given up."""
+
+    async def serve(stream: trio.SocketStream, number: int) -> None:
+        await trio.sleep_forever()
+
+    autojump_clock.autojump_threshold = 0.05
+    async with server(serve, limit=3.0) as transport:
+        with pytest.raises(OutcomeUnknown, match="timed out"):
+            await transport.send(request())
+
+
+async def test_a_cancelled_request_takes_its_connection_along() -> None:
+    """The late answer must not become the answer of the next request."""
+    arrived = trio.Event()
+
+    async def serve(stream: trio.SocketStream, number: int) -> None:
+        await read_request(stream)
+        if number == 1:
+            arrived.set()
+            await trio.sleep_forever()
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % number)
+
+    async with server(serve, size=1) as transport:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.send, request())
+            await arrived.wait()
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(5):
+            assert (await transport.send(request())).body == b"2"
