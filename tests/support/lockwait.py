@@ -37,6 +37,8 @@ JOIN performance_schema.threads t ON t.thread_id = l.thread_id
 WHERE t.processlist_id = {connection} AND l.lock_type = 'RECORD' AND l.lock_status = 'GRANTED'
 GROUP BY l.object_name, l.index_name
 """
+# MariaDB refreshes these views only when nobody has read them for a tenth of a second.
+_PAUSE = {Flavour.MYSQL: 0.02, Flavour.MARIADB: 0.12}
 _TRX_ROWS = (
     "SELECT trx_rows_locked FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {connection}"
 )
@@ -53,6 +55,7 @@ def await_waiter(instance: Instance, waiter: int, *, holder: int | None = None, 
         lambda: any(pair[0] == waiter and holder in (None, pair[1]) for pair in waits(instance)),
         within=within,
         what=f"connection {waiter} waits for a row lock",
+        pause=_PAUSE[instance.flavour],
     )
 
 
@@ -62,6 +65,17 @@ def await_waiters(instance: Instance, count: int, *, within: float = 5.0) -> Non
         lambda: len({pair[0] for pair in waits(instance)}) >= count,
         within=within,
         what=f"{count} connections wait for row locks",
+        pause=_PAUSE[instance.flavour],
+    )
+
+
+def await_no_waiter(instance: Instance, waiter: int, *, within: float = 5.0) -> None:
+    """Return once the connection `waiter` waits for nobody."""
+    eventually(
+        lambda: all(pair[0] != waiter for pair in waits(instance)),
+        within=within,
+        what=f"connection {waiter} waits no more",
+        pause=_PAUSE[instance.flavour],
     )
 
 

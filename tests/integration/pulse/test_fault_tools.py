@@ -19,7 +19,13 @@ from orbit.store.transaction import Tx
 from tests.support.commitproxy import CommitProxy, Loss
 from tests.support.eventually import eventually
 from tests.support.faketime import frozen_at
-from tests.support.lockwait import Background, await_waiter, holding_application, locked_rows, waits
+from tests.support.lockwait import (
+    Background,
+    await_no_waiter,
+    await_waiter,
+    holding_application,
+    locked_rows,
+)
 from tests.support.pulse import Pulse
 from tests.support.rows import database_now
 from tests.support.tcpproxy import Direction, TcpProxy
@@ -60,8 +66,7 @@ def test_a_lock_wait_is_observed_not_guessed(instance: Instance, dsn: Dsn, pulse
         assert waiting.is_running
         assert locked_rows(instance, holder)
     assert len(waiting.result()) == 1
-    # One of the servers shows what was true a tenth of a second ago.
-    eventually(lambda: all(waiter != waiting.connection for waiter, _ in waits(instance)), within=2)
+    await_no_waiter(instance, waiting.connection)
 
 
 def test_a_frozen_clock_stands_still_to_the_microsecond(dsn: Dsn, session: Session) -> None:
