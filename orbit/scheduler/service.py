@@ -10,12 +10,12 @@ from typing import Final
 import trio
 
 from orbit.domain.errors import OrbitError
-from orbit.domain.ids import id_text, new_id
+from orbit.domain.ids import new_id
 from orbit.runtime.hints import HintKind, HintReceiver
 from orbit.runtime.logging import get_logger
 from orbit.runtime.runner import run_loop
 from orbit.runtime.settings import Settings
-from orbit.scheduler.databases import Databases, open_databases
+from orbit.scheduler.databases import Databases
 from orbit.scheduler.dispatcher import Dispatcher
 from orbit.scheduler.listener import Listener, open_listeners
 from orbit.scheduler.probes import Prober
@@ -25,6 +25,7 @@ from orbit.scheduler.upkeep import Cancels, Presence, SessionChecks
 ANSWER_SECONDS: Final = 6.0
 CLOSE_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 2.0
+STOP_SECONDS: Final = ANSWER_SECONDS + CLOSE_SECONDS + 2 * LEAVE_SECONDS
 POLL_SECONDS: Final = 0.02
 
 
@@ -40,41 +41,39 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(settings: Settings) -> AsyncIterator[Service]:
-    """Serve workers for as long as the block lasts; leaving it stops in order, within a bound.
+async def serving(settings: Settings, databases: Databases) -> AsyncIterator[Service]:
+    """Serve workers for as long as the block lasts; leaving it stops in order, within `STOP_SECONDS`.
 
     Raises:
-        SettingsError: no database is named.
         OSError: an address can't be had.
         OrbitError: the database can't be reached.
     """
-    async with open_databases(settings.need_dsn(), report=_report) as databases:
-        dispatcher = Dispatcher(
-            databases, dispatcher_id=new_id(), lease_ms=settings.lease_ms, renew_ms=settings.renew_ms
-        )
-        sockets = await open_listeners(
-            settings.dispatch_addr.host,
-            settings.dispatch_addr.port,
-            certificate=settings.tls_cert,
-            key=settings.tls_key,
-        )
-        port = _port(sockets[0])
-        hints = await HintReceiver.open(settings.hint_addr.host, settings.hint_addr.port)
-        try:
-            async with trio.open_nursery() as nursery:
-                url = settings.advertised_dispatch_url(port)
-                parts = _Parts(dispatcher, databases, url=url, hints=hints)
-                await parts.presence.beat()
-                nursery.start_soon(parts.run)
-                accepting = trio.CancelScope()
-                nursery.start_soon(_accept, parts.listener, sockets, nursery, accepting)
-                yield Service(
-                    dispatcher=dispatcher, listener=parts.listener, prober=parts.prober, port=port, url=url
-                )
-                await parts.stop(accepting)
-                nursery.cancel_scope.cancel()
-        finally:
-            hints.close()
+    dispatcher = Dispatcher(
+        databases, dispatcher_id=new_id(), lease_ms=settings.lease_ms, renew_ms=settings.renew_ms
+    )
+    sockets = await open_listeners(
+        settings.dispatch_addr.host,
+        settings.dispatch_addr.port,
+        certificate=settings.tls_cert,
+        key=settings.tls_key,
+    )
+    port = _port(sockets[0])
+    hints = await HintReceiver.open(settings.hint_addr.host, settings.hint_addr.port)
+    try:
+        async with trio.open_nursery() as nursery:
+            url = settings.advertised_dispatch_url(port)
+            parts = _Parts(dispatcher, databases, url=url, hints=hints)
+            await parts.presence.beat()
+            nursery.start_soon(parts.run)
+            accepting = trio.CancelScope()
+            nursery.start_soon(_accept, parts.listener, sockets, nursery, accepting)
+            yield Service(
+                dispatcher=dispatcher, listener=parts.listener, prober=parts.prober, port=port, url=url
+            )
+            await parts.stop(accepting)
+            nursery.cancel_scope.cancel()
+    finally:
+        hints.close()
 
 
 class _Parts:
@@ -157,12 +156,3 @@ def _port(listener: object) -> int:
     socket = getattr(listener, "socket", None) or listener.transport_listener.socket  # type: ignore[attr-defined]
     port: int = socket.getsockname()[1]
     return port
-
-
-def _report(event: str, error: BaseException) -> None:
-    get_logger().error(event, error=error)
-
-
-def describe(service: Service) -> dict[str, str]:
-    """Return what a log line says about a dispatcher."""
-    return {"url": service.url, "dispatcher_id": id_text(service.dispatcher.dispatcher_id)}

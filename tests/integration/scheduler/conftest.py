@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
 from orbit.runtime.settings import load_settings
+from orbit.scheduler.databases import open_databases
 from orbit.scheduler.service import Service, serving
 from orbit.store.dsn import Dsn
 
@@ -18,7 +19,8 @@ MakeService = Callable[..., AbstractAsyncContextManager[Service]]
 def make_service(dsn: Dsn) -> MakeService:
     """Start a dispatcher for a block; `lease_ms` defaults to 3 s."""
 
-    def make(*, lease_ms: int = 3_000) -> AbstractAsyncContextManager[Service]:
+    @asynccontextmanager
+    async def make(*, lease_ms: int = 3_000) -> AsyncIterator[Service]:
         settings = load_settings(
             {
                 "ORBIT_MYSQL_DSN": dsn.text(),
@@ -26,7 +28,8 @@ def make_service(dsn: Dsn) -> MakeService:
                 "ORBIT_LEASE_MS": str(lease_ms),
             }
         )
-        return serving(settings)
+        async with open_databases(dsn) as databases, serving(settings, databases) as started:
+            yield started
 
     return make
 
