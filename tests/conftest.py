@@ -8,13 +8,14 @@ import pytest
 
 from orbit.localdb.instance import Instance
 from orbit.store.dsn import Dsn
+from tests.support.api import api
 from tests.support.database import migrate, running_instance
 from tests.support.invariants import sound_database
 from tests.support.pulse import pulse, worker
 from tests.support.tenants import session, tenant, tenants
 
 # Fixtures that every suite with a database uses.
-__all__ = ["dsn", "instance", "pulse", "session", "sound_database", "tenant", "tenants", "worker"]
+__all__ = ["api", "dsn", "instance", "pulse", "session", "sound_database", "tenant", "tenants", "worker"]
 
 
 @pytest.fixture(scope="session")

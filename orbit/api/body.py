@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import trio
@@ -50,7 +51,7 @@ class Body:
         """Take in what is left, for a short while, so that the peer can read its answer."""
         if self._is_complete:
             return
-        with trio.move_on_after(DRAIN_SECONDS):
+        with trio.move_on_after(DRAIN_SECONDS), suppress(InvalidArgument):
             while not self._is_complete:
                 await self._next()
 
