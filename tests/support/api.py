@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -155,7 +156,11 @@ def submit_body(tenant: Tenant, **fields: Any) -> dict[str, Any]:
 async def running_api(dsn: Dsn) -> AsyncIterator[Api]:
     """Start the API on a free port; the end stops it as SIGTERM would."""
     log = io.StringIO()
-    async with Database(dsn, writers=3, readers=4) as database:
+
+    def report(event: str, error: BaseException) -> None:
+        traceback.print_exception(error)
+
+    async with Database(dsn, writers=3, readers=4, report=report) as database:
         services = open_services(database)
         access_log = AccessLog(log_format="json", stream=log)
         server = HttpServer(OrbitApi(services, ROUTES, access_log), Address(host="127.0.0.1", port=0))

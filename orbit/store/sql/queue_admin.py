@@ -40,7 +40,7 @@ class NewQueueRow(NamedTuple):
 # The outer join pins the order: the queue's index first, then its counters by primary key.
 _SELECT = """
 SELECT q.queue_id, q.namespace_id, q.name, q.paused, q.max_concurrency, q.rate_per_second, q.max_unfinished_tasks,
-       COALESCE(u.unfinished, 0), q.revision
+       u.unfinished, q.revision
 FROM queues q {index} LEFT JOIN queue_usage u ON u.queue_id = q.queue_id
 """
 _BY_ID = _SELECT.format(index="FORCE INDEX (PRIMARY)") + "WHERE q.queue_id IN %s"
@@ -112,4 +112,4 @@ def update_queue_controls(tx: Tx, queues: Iterable[QueueAdminRow]) -> None:
 
 
 def _view(row: Sequence[Any]) -> QueueAdminRow:
-    return QueueAdminRow._make(row)._replace(paused=bool(row[3]))
+    return QueueAdminRow._make(row)._replace(paused=bool(row[3]), unfinished=row[7] or 0)
