@@ -95,10 +95,9 @@ async def submit(client: Client, queue: Queue, concurrency_key: str) -> TaskSumm
 async def wait_until_succeeded(client: Client, tasks: list[TaskSummary]) -> None:
     """Return when all tasks have SUCCEEDED. Raises RuntimeError when one ends otherwise."""
     for task in tasks:
-        while (state := (await client.get_task(task.id)).state) != "SUCCEEDED":
-            if state in {"FAILED", "CANCELLED", "NEEDS_REVIEW"}:
-                raise RuntimeError(f"task {task.id} ended as {state}")
-            await trio.sleep(0.05)
+        ended = await client.wait_until_ended(task.id)
+        if ended.state != "SUCCEEDED":
+            raise RuntimeError(f"task {task.id} ended as {ended.state}")
 
 
 async def read_tokens(client: Client, tasks: list[TaskSummary]) -> list[int]:
@@ -113,7 +112,9 @@ async def cancel_unfinished(client: Client, tasks: list[TaskSummary]) -> None:
     with trio.move_on_after(CLEANUP_SECONDS, shield=True):
         for task in tasks:
             try:
-                await client.cancel_task(task.id, idempotency_key=f"cancel-{task.id}", reason="example failed")
+                await client.cancel_task(
+                    task.id, idempotency_key=f"cancel-{task.id}", reason="example failed"
+                )
             except Exception as error:  # noqa: BLE001 - the first failure is the one to report
                 print(f"clean-up: {error}", file=sys.stderr)
 
@@ -137,6 +138,7 @@ async def run() -> list[str]:
                     for worker in workers:
                         worker.drain()
                 tokens = await read_tokens(client, tasks)
+                has_drained = all(worker.has_drained for worker in workers)
             except BaseException:
                 await cancel_unfinished(client, tasks)
                 raise
@@ -144,9 +146,10 @@ async def run() -> list[str]:
     is_as_written = list(resource.writes.values()) == tokens
     first_task = next(iter(resource.writes))
     is_rejected = resource.rejects(first_task, tokens[0])
+    stale, drained = text(is_rejected), text(has_drained)
     return [
-        f"queues=2 completed={len(tasks)} tokens_increasing={text(is_increasing and is_as_written)}",
-        f"resource_writes={len(resource.writes)} stale_write_rejected={text(is_rejected)} worker_drained=true",
+        f"queues={len(queues)} completed={len(tasks)} tokens_increasing={text(is_increasing and is_as_written)}",
+        f"resource_writes={len(resource.writes)} stale_write_rejected={stale} worker_drained={drained}",
     ]
 
 

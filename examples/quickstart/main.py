@@ -11,21 +11,24 @@ worker = Worker(client, queues=["quickstart"])
 
 
 @worker.handler("greet", version="v1")
-async def greet(e: Execution, person: dict[str, str]) -> str:
-    return f"Hello, {person['name']}!"
+async def greet(e: Execution[dict[str, str]]) -> str:
+    return f"Hello, {e.payload['name']}!"
 
 
 async def main() -> None:
     command = CreateQueue(name="quickstart", max_concurrency=10, rate_per_second=100)
     queue = (await client.create_queue(command, idempotency_key="quickstart-queue")).queue
     task = SubmitTask(
-        queue_id=queue.id, handler="greet", handler_version="v1", payload_version="v1", payload={"name": "World"}
+        queue_id=queue.id,
+        handler="greet",
+        handler_version="v1",
+        payload_version="v1",
+        payload={"name": "World"},
     )
     async with client, trio.open_nursery() as nursery:
         await nursery.start(worker.run)
         accepted = (await client.submit(task, idempotency_key=uuid.uuid4().hex)).task
-        while (done := await client.get_task(accepted.id)).state != "SUCCEEDED":
-            await trio.sleep(0.05)
+        done = await client.wait_until_ended(accepted.id)
         print(decode_exact(done.output))
         worker.drain()
 

@@ -103,15 +103,8 @@ class Scenario:
                     print(f"clean-up: {error}", file=sys.stderr)
 
 
-async def wait_until_ended(client: Client, task_id: str) -> Task:
-    """The task in its terminal state."""
-    while (task := await client.get_task(task_id)).state in {"WAITING", "LEASED", "RUNNING"}:
-        await trio.sleep(0.05)
-    return task
-
-
-async def work_off(scenario: Scenario, queue: Queue, numbers: list[int]) -> list[Task]:
-    """Run a worker until these tasks have ended and it has drained."""
+async def work_off(scenario: Scenario, queue: Queue, numbers: list[int]) -> tuple[list[Task], bool]:
+    """Run a worker until these tasks have ended; the tasks, and whether the worker drained."""
     worker = Worker(scenario.client, queues=[queue.name], capacity=2, grace_seconds=CLEANUP_SECONDS)
 
     @worker.handler(HANDLER, version="v1", effect="PURE")
@@ -120,9 +113,9 @@ async def work_off(scenario: Scenario, queue: Queue, numbers: list[int]) -> list
 
     async with trio.open_nursery() as nursery:
         await nursery.start(worker.run)
-        tasks = [await wait_until_ended(scenario.client, scenario.accepted[number]) for number in numbers]
+        tasks = [await scenario.client.wait_until_ended(scenario.accepted[number]) for number in numbers]
         worker.drain()
-    return tasks
+    return tasks, worker.has_drained
 
 
 async def play(scenario: Scenario) -> list[str]:
@@ -143,11 +136,12 @@ async def play(scenario: Scenario) -> list[str]:
     is_retried = not third.deduplicated
     lines.append(f"duplicate={text(is_duplicate)} rejected_request_retried={text(is_retried)}")
     await scenario.set_paused(queue, paused=False)
-    for task in await work_off(scenario, queue, [2, 3]):
+    tasks, has_drained = await work_off(scenario, queue, [2, 3])
+    for task in tasks:
         lines.append(f"task={task.id} state={task.state} attempts={task.attempts_used}")
     queue = await scenario.client.get_queue(queue.id)
     usage = f"unfinished={queue.unfinished_tasks} rate_per_second={queue.rate_per_second}"
-    return [*lines, f"{usage} worker_drained=true"]
+    return [*lines, f"{usage} worker_drained={text(has_drained)}"]
 
 
 async def run() -> list[str]:

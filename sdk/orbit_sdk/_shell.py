@@ -89,6 +89,11 @@ class Shell:
         if self._fatal is not None:
             raise self._fatal
 
+    @property
+    def has_drained(self) -> bool:
+        """Whether it has ended with nothing left to report."""
+        return self._ended.is_set() and self._core.is_idle
+
     def drain(self) -> None:
         """Take no more work, finish what runs, report everything, then end. Safe to call again."""
         if not self._draining.is_set():

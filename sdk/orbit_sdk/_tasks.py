@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 import msgspec
+import trio
 
 from orbit_sdk._calls import Calls
 from orbit_sdk._json import encode, time_text
@@ -25,6 +26,9 @@ from orbit_sdk._models import (
     TaskSummary,
 )
 
+UNFINISHED_STATES: Final = frozenset({"WAITING", "LEASED", "RUNNING"})
+FIRST_POLL_SECONDS: Final = 0.05
+LONGEST_POLL_SECONDS: Final = 1.0
 _TASK: Final = msgspec.json.Decoder(Envelope[Task], strict=False)
 _TASKS: Final = msgspec.json.Decoder(Envelope[TaskPage], strict=False)
 _RESULT: Final = msgspec.json.Decoder(Envelope[TaskResult], strict=False)
@@ -78,6 +82,17 @@ class TaskCalls:
     async def get_task(self, task_id: str) -> Task:
         """One task with its payload and, once SUCCEEDED, its output."""
         return (await self._calls.read(f"/v1/tasks/{task_id}", _TASK)).data
+
+    async def wait_until_ended(self, task_id: str) -> Task:
+        """Poll until a task is SUCCEEDED, FAILED or CANCELLED, or is up to a person as NEEDS_REVIEW; the task then.
+
+        The pause between reads grows from 50 ms to a second; bound the whole with `trio.fail_after`.
+        """
+        pause = FIRST_POLL_SECONDS
+        while (task := await self.get_task(task_id)).state in UNFINISHED_STATES:
+            await trio.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_POLL_SECONDS)
+        return task
 
     async def cancel_task(
         self, task_id: str, *, idempotency_key: str, reason: str | None = None

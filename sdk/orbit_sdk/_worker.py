@@ -92,6 +92,11 @@ class Worker:
         if self._shell is not None:
             self._shell.drain()
 
+    @property
+    def has_drained(self) -> bool:
+        """Whether `run` has ended with every outcome acknowledged and nothing left unreported."""
+        return self._shell is not None and self._shell.has_drained
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Work until cancelled, SIGTERM or `drain`; then finish what runs, report it, and return.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from orbit_sdk import (
     APIError,
@@ -235,6 +236,16 @@ async def test_an_error_ends_an_iteration_instead_of_restarting_it(
     assert (await anext(tasks)).id == ID
     with pytest.raises(APIError):
         await anext(tasks)
+
+
+async def test_waiting_for_a_task_ends_with_its_end(
+    client: Client, transport: ScriptedTransport, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Also where a person has to decide: it will not move by itself."""
+    for state in ("WAITING", "LEASED", "RUNNING", "NEEDS_REVIEW"):
+        transport.answer({**SUMMARY, "state": state, "payload": None})
+    assert (await client.wait_until_ended(ID)).state == "NEEDS_REVIEW"
+    assert len(transport.requests) == 4
 
 
 async def test_batches_queues_cancels_attempts_and_dispatchers(
