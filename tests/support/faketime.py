@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pymysql.connections import Connection
+from orbit.store.driver import DriverConnection
 
 from orbit.localdb.bundle import Flavour, fetch_faketime
 from orbit.localdb.instance import Instance
@@ -18,13 +18,13 @@ from orbit.store.dsn import Dsn
 from tests.support.database import running_instance
 
 
-def frozen_at(moment: datetime) -> Callable[..., Connection[Any]]:
+def frozen_at(moment: datetime) -> Callable[..., DriverConnection]:
     """Return a connector whose connections see UTC_TIMESTAMP(6) stand still at `moment` (naive UTC)."""
     microseconds = round(moment.replace(tzinfo=UTC).timestamp() * 1_000_000)
     # The servers keep the number as a double, and one of them cuts where the other rounds.
     text = f"{microseconds // 1_000_000}.{microseconds % 1_000_000:06d}3"
 
-    def connector(dsn: Dsn, **options: Any) -> Connection[Any]:
+    def connector(dsn: Dsn, **options: Any) -> DriverConnection:
         connection = connect(dsn, **options)
         with connection.cursor() as cursor:
             cursor.execute(f"SET SESSION timestamp = {text}")

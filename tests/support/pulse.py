@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeVar
 
 import pytest
@@ -40,7 +42,7 @@ from orbit.pulse.tick import tick
 from orbit.store.dsn import Dsn
 from orbit.store.session import Session
 from orbit.store.transaction import Tx
-from tests.support.rows import end_grace
+from tests.support.rows import NO_GRACE, set_grace
 from tests.support.tenants import Tenant
 
 LEASE_MS = 30_000
@@ -60,6 +62,11 @@ def succeeded(outcome: Result | OrbitError) -> Result:
     if isinstance(outcome, OrbitError):
         raise outcome
     return outcome
+
+
+def repeated(command: SubmitTask) -> SubmitTask:
+    """Return what a client's repeat of a submit is to the server: the same identity, a new candidate id."""
+    return replace(command, task_id=new_id())
 
 
 class Pulse:
@@ -122,8 +129,12 @@ class Pulse:
 
     def expire(self, *attempt_ids: bytes, tasks: Sequence[bytes] = ()) -> ExpireReport:
         """Offer candidates to recovery, which judges them anew."""
-        end_grace(self.session)
         candidates = Expired(attempt_ids=list(attempt_ids), task_ids=list(tasks))
+        return self.expire_in_grace(candidates)
+
+    def expire_in_grace(self, candidates: Expired, *, grace_until: datetime = NO_GRACE) -> ExpireReport:
+        """Run recovery right after a beat that left this grace."""
+        set_grace(self.session, grace_until)
         return self.session.run(lambda tx: expire(tx, self.tenant.application_id, candidates))
 
     # --- the dispatch tick

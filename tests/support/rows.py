@@ -6,17 +6,24 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from orbit.store.session import Session
+from orbit.store.transaction import Tx
 
 MICROSECOND = timedelta(microseconds=1)
+NO_GRACE = datetime(2000, 1, 1)
 
 
 def set_columns(session: Session, table: str, values: dict[str, Any], **where: Any) -> None:
     """Set columns of the rows that match; at least one must."""
     sets = ", ".join(f"{name} = %s" for name in values)
     condition = " AND ".join(f"{name} = %s" for name in where)
-    sql = f"UPDATE {table} SET {sets} WHERE {condition}"
-    changed = session.run(lambda tx: tx.execute(sql, [*values.values(), *where.values()]))
-    assert changed, f"no row of {table} matches"
+
+    def work(tx: Tx) -> None:
+        # Counted apart: the driver counts changed rows, and a row may already be so.
+        found = tx.value(f"SELECT COUNT(*) FROM {table} WHERE {condition}", list(where.values()))
+        assert found, f"no row of {table} matches"
+        tx.execute(f"UPDATE {table} SET {sets} WHERE {condition}", [*values.values(), *where.values()])
+
+    session.run(work)
 
 
 def database_now(session: Session) -> datetime:
@@ -41,10 +48,11 @@ def pass_deadline(session: Session, task_id: bytes, *, total: bool = False) -> N
     set_columns(session, "tasks", {column: past, "unstarted_deadline_at": past}, task_id=task_id)
 
 
-def end_grace(session: Session) -> None:
-    """Let recovery judge leases for the next two seconds: a fresh beat, and no grace after an outage."""
+def set_grace(session: Session, grace_until: datetime = NO_GRACE) -> None:
+    """Record a beat of recovery now; for two seconds leases may be judged once `grace_until` has passed."""
     session.run(
         lambda tx: tx.execute(
-            "UPDATE recovery_clock SET beat_at = UTC_TIMESTAMP(6), grace_until = '2000-01-01' WHERE id = 1"
+            "UPDATE recovery_clock SET beat_at = UTC_TIMESTAMP(6), grace_until = %s WHERE id = 1",
+            (grace_until,),
         )
     )

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pymysql.connections import Connection
+from orbit.store.driver import DriverConnection
 
 from orbit.store.connection import connect
 from orbit.store.dsn import Dsn
@@ -21,7 +21,7 @@ class InjectedFault(Exception):
 class HookedConnection:
     """A real connection whose statements and COMMITs are announced to a hook first."""
 
-    def __init__(self, connection: Connection[Any], hook: Hook) -> None:
+    def __init__(self, connection: DriverConnection, hook: Hook) -> None:
         self._connection = connection
         self._hook = hook
 
@@ -37,7 +37,7 @@ class HookedConnection:
         return getattr(self._connection, name)
 
 
-def hooked(hook: Hook) -> Callable[..., Connection[Any]]:
+def hooked(hook: Hook) -> Callable[..., DriverConnection]:
     """Return a connector for `Session` that announces every statement of its transactions to `hook`."""
 
     def connector(dsn: Dsn, **options: Any) -> Any:

@@ -17,7 +17,7 @@ from orbit.store.connection import connect
 from orbit.store.dsn import Dsn
 from orbit.store.session import Session
 from tests.support.commitproxy import CommitProxy, Loss, inserts, writes
-from tests.support.pulse import Pulse, Worker, succeeded
+from tests.support.pulse import Pulse, Worker, repeated, succeeded
 from tests.support.rows import database_now, lapse, set_columns
 
 HANG_SECONDS = 0.4
@@ -57,7 +57,8 @@ def test_submit_f2_f3_f4(loss: Loss, proxy: CommitProxy, lossy: Pulse, pulse: Pu
     assert [answer.task.task_id for answer in answers] == [command.task_id for command in commands]
     assert len(pulse.rows("tasks", application_id=pulse.tenant.application_id)) == 2
     assert len(pulse.rows("receipts", application_id=pulse.tenant.application_id)) == 2
-    again = [succeeded(answer) for answer in pulse.submit_each(commands)]
+    again = [succeeded(answer) for answer in pulse.submit_each([repeated(command) for command in commands])]
+    assert [answer.deduplicated for answer in again] == [True, True]
     assert [answer.task for answer in again] == [answer.task for answer in answers]
     assert pulse.usage().unfinished == 2
 
@@ -252,8 +253,8 @@ def test_no_answer_in_time_is_unknown_and_the_same_key_resolves_it(
     assert isinstance(answer, OutcomeUnknown)
     assert answer.retry_after_ms
     proxy.accept()
-    repeated = succeeded(lossy.submit_each([command])[0])
-    assert repeated.task.task_id == command.task_id
+    resolved = succeeded(lossy.submit_each([repeated(command)])[0])
+    assert resolved.deduplicated is is_committed
     assert len(pulse.rows("tasks", application_id=pulse.tenant.application_id)) == 1
 
 
