@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orbit.store.driver import DriverConnection
-
 from orbit.localdb.bundle import Flavour, fetch_faketime
 from orbit.localdb.instance import Instance
 from orbit.store.connection import connect
+from orbit.store.driver import DriverConnection
 from orbit.store.dsn import Dsn
 from tests.support.database import running_instance
 

@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from orbit.store.driver import DriverConnection
-
 from orbit.store.connection import connect
+from orbit.store.driver import DriverConnection
 from orbit.store.dsn import Dsn
 
 Hook = Callable[[str], None]

@@ -1,4 +1,4 @@
-"""C18, C28: every comparison of times one microsecond before, at and after its edge, with the database's clock frozen."""
+"""C18, C28: each comparison of times one microsecond before, at and after its edge, under a frozen clock."""
 
 from __future__ import annotations
 
