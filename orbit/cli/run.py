@@ -26,6 +26,8 @@ async def run_until_signal(
 async def run_for(supervisor: Supervisor, local: Local, work: Callable[[], Awaitable[int]]) -> int:
     """Run everything while `work` runs, then stop in order; return the exit code that `work` returned.
 
+    SIGINT or SIGTERM cancels `work`; the code is 1 then.
+
     Raises:
         NotReady: the processes didn't come up.
     """
@@ -34,14 +36,23 @@ async def run_for(supervisor: Supervisor, local: Local, work: Callable[[], Await
     async with trio.open_nursery() as nursery:
         nursery.start_soon(supervisor.run)
         try:
-            await wait_ready(local)
-            code = await work()
-        except NotReady as error:
-            failure = error
+            async with trio.open_nursery() as working:
+                working.start_soon(_cancel_on_signal, working.cancel_scope)
+                await wait_ready(local)
+                code = await work()
+                working.cancel_scope.cancel()
+        except* NotReady as group:
+            failure = NotReady(*group.exceptions[0].args)
         supervisor.stop()
     if failure is not None:
         raise failure
     return code
+
+
+async def _cancel_on_signal(scope: trio.CancelScope) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        await anext(signals)
+        scope.cancel()
 
 
 async def _stop_on_signal(
