@@ -6,31 +6,22 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
 import msgspec
 import trio
 
+from orbit.cli.places import home_of, server_url
 from orbit.domain.wire import format_time
 from orbit_sdk import APIError, Client, OrbitError, OutcomeUnknown, decode_exact, encode
 
 T = TypeVar("T")
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 # The API's 64-bit numbers are decimal strings, so that no reader rounds them.
 WIDE_NUMBERS: Final = frozenset({"revision", "epoch", "unfinished_tasks", "concurrency_token"})
-
-
-def json_option(command: Command) -> Command:
-    """Add `--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Answer with JSON, as the API writes it.")(
-        command
-    )
 
 
 def call(work: Callable[[Client], Awaitable[T]], *, as_json: bool) -> T:
@@ -62,19 +53,6 @@ def make_client(environ: Mapping[str, str]) -> Client:
         raise click.UsageError(
             "no credential: set ORBIT_TOKEN or ORBIT_CREDENTIALS_FILE, or start `orbit up` here"
         ) from None
-
-
-def server_url(environ: Mapping[str, str]) -> str:
-    """Return ORBIT_URL, else where the `orbit up` of this home listens, else the default."""
-    if environ.get("ORBIT_URL"):
-        return environ["ORBIT_URL"]
-    with suppress(OSError, ValueError, KeyError):
-        return str(json.loads((home_of(environ) / "up.json").read_text(encoding="utf-8"))["url"])
-    return "http://127.0.0.1:8080"
-
-
-def home_of(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("ORBIT_HOME") or ".orbit")
 
 
 async def find_queue(client: Client, name_or_id: str) -> str:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import click
 import httpcore
 
-from orbit.cli.client import json_option, server_url, show
 from orbit.cli.local import database_home
+from orbit.cli.places import server_url
 from orbit.localdb.errors import LocalDatabaseError
 from orbit.localdb.instance import find
+from orbit.runtime.console import answer, json_option
 from orbit.runtime.settings import Settings, SettingsError, load_settings
 from orbit.store.dsn import Dsn
 from orbit.store.failures import DriverError, describe
@@ -41,7 +42,7 @@ def doctor(*, as_json: bool) -> None:
     findings = list(examine())
     lines = [f"{finding.state:8} {finding.check:10} {finding.text}" for finding in findings]
     data = [{"check": f.check, "state": f.state, "text": f.text} for f in findings]
-    show({"findings": data}, "\n".join(lines), as_json=as_json)
+    answer({"findings": data}, "\n".join(lines), as_json=as_json)
     sys.exit(1 if any(finding.state == "problem" for finding in findings) else 0)
 
 

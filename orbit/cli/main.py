@@ -39,8 +39,23 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), name)
+        try:
+            command: click.Command = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            if error.name != "orbit_sdk":
+                raise
+            return without_sdk(cmd_name)
         return command
+
+
+def without_sdk(name: str) -> click.Command:
+    """Return a command that only says what it lacks."""
+
+    def refuse(**_: object) -> None:
+        raise click.ClickException(f"orbit {name} needs the package orbit-sdk beside orbit")
+
+    lenient = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=refuse, help="Needs the package orbit-sdk.", context_settings=lenient)
 
 
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

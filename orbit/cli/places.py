@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 from orbit.runtime.setting_values import Address
 
@@ -35,3 +39,16 @@ def client_url(scheme: str, address: Address) -> str:
     """Return the URL by which a client on this machine reaches a listener."""
     host = "127.0.0.1" if address.is_wildcard else address.host
     return f"{scheme}://{Address(host=host, port=address.port)}"
+
+
+def server_url(environ: Mapping[str, str]) -> str:
+    """Return ORBIT_URL, else where the `orbit up` of this home listens, else the default."""
+    if environ.get("ORBIT_URL"):
+        return environ["ORBIT_URL"]
+    with suppress(OSError, ValueError, KeyError):
+        return str(json.loads((home_of(environ) / "up.json").read_text(encoding="utf-8"))["url"])
+    return "http://127.0.0.1:8080"
+
+
+def home_of(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("ORBIT_HOME") or ".orbit")

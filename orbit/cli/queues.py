@@ -6,7 +6,8 @@ import secrets
 
 import click
 
-from orbit.cli.client import call, find_queue, json_option, show, wire
+from orbit.cli.client import call, find_queue, show, wire
+from orbit.runtime.console import json_option
 from orbit_sdk import Client, ConfigureQueue, CreateQueue, Queue
 
 EPILOG = """

@@ -10,10 +10,11 @@ from typing import Any, Final
 import click
 import trio
 
-from orbit.cli.client import call, exact_json, fail, find_queue, json_option, show, wire
+from orbit.cli.client import call, exact_json, fail, find_queue, show, wire
 from orbit.cli.submit_file import submit_file
 from orbit.domain.states import TERMINAL, TaskState
 from orbit.domain.wire import format_time
+from orbit.runtime.console import json_option
 from orbit_sdk import Attempt, Client, RetryPolicy, SubmitTask, Task, TaskFilter, TaskSummary
 
 WATCH_SECONDS: Final = 0.5
