@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -15,6 +16,7 @@ from orbit_sdk._models import ErrorEnvelope
 T = TypeVar("T")
 # Answers of a proxy in front of the API: whether the API has seen the request, nobody knows.
 _GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
+_VISIBLE: Final = re.compile("[!-~]+")
 _ERROR_DECODER: Final = msgspec.json.Decoder(ErrorEnvelope, strict=False)
 
 
@@ -22,6 +24,8 @@ class Calls:
     """Sends commands through a transport with this credential and prefix."""
 
     def __init__(self, transport: Transport, token: str, *, authority: str, prefix: str = "") -> None:
+        if not _VISIBLE.fullmatch(token or "-"):
+            raise ValueError("a token is visible ASCII")
         self._transport = transport
         self._prefix = prefix
         self._headers = [
@@ -57,11 +61,15 @@ class Calls:
         return _decode(request, response, decoder)
 
 
+def segment(text: str) -> str:
+    """An id as one segment of a path, whatever it contains."""
+    return quote(text, safe="")
+
+
 def _checked_key(key: str) -> bytes:
-    encoded = key.encode("ascii", "replace")
-    if not 1 <= len(encoded) <= 191 or not all(0x21 <= byte <= 0x7E for byte in encoded) or not key.isascii():
+    if len(key) > 191 or not _VISIBLE.fullmatch(key):
         raise ValueError("an idempotency key is 1 to 191 visible ASCII characters")
-    return encoded
+    return key.encode("ascii")
 
 
 def _decode(request: Request, response: Response, decoder: msgspec.json.Decoder[T]) -> T:

@@ -1,22 +1,18 @@
-"""The HTTP/1.1 transport: a pool of keep-alive connections on trio, parsed by h11.
-
-Measured with 16 callers against a bare server, CPU per request: httpcore's shared pool 810 µs (its bookkeeping
-looks at every connection on every request), httpcore with one pool per connection 310 µs, this 140 µs.
-"""
+"""The HTTP transport: a pool of keep-alive connections on trio."""
 
 from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-import h11
 import trio
 
 from orbit_sdk._errors import OutcomeUnknown, TransportError
+from orbit_sdk._http1 import BadResponse, ResponseReader, encode_request
 
-RESPONSE_MAX_BYTES: Final = 64 * 1024 * 1024
 RECEIVE_BYTES: Final = 65_536
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
 # Servers close idle connections after about five seconds; leaving first avoids writing into a closing one.
@@ -26,7 +22,7 @@ _FAILURES: Final = (
     trio.TooSlowError,
     trio.BrokenResourceError,
     trio.ClosedResourceError,
-    h11.RemoteProtocolError,
+    BadResponse,
 )
 
 
@@ -87,50 +83,28 @@ class Origin:
 
 
 class _Connection:
-    """One keep-alive connection and its HTTP/1.1 state."""
+    """One keep-alive connection."""
 
-    __slots__ = ("_h11", "_socket", "_stream", "idle_since")
+    __slots__ = ("_reader", "_socket", "_stream", "idle_since")
 
     def __init__(self, stream: trio.abc.Stream, socket: trio.socket.SocketType) -> None:
         self._stream = stream
         self._socket = socket
-        self._h11 = h11.Connection(h11.CLIENT)
+        self._reader = ResponseReader(partial(stream.receive_some, RECEIVE_BYTES))
         self.idle_since = 0.0
 
-    async def exchange(self, request: Request) -> Response:
+    async def exchange(self, head_and_body: bytes) -> Response:
         """Send one request and read its whole response."""
-        send = self._h11.send
-        out = send(h11.Request(method=request.method, target=request.target, headers=request.headers)) or b""
-        if request.body:
-            out += send(h11.Data(data=request.body)) or b""
-        await self._stream.send_all(out + (send(h11.EndOfMessage()) or b""))
-        return await self._receive()
+        reader = self._reader
+        reader.can_continue = False
+        await self._stream.send_all(head_and_body)
+        body = await reader.read()
+        return Response(status=reader.status, headers=reader.headers, body=body)
 
-    async def _receive(self) -> Response:
-        status, headers, parts, size = 0, {}, [], 0
-        while True:
-            event = self._h11.next_event()
-            if event is h11.NEED_DATA:
-                self._h11.receive_data(bytes(await self._stream.receive_some(RECEIVE_BYTES)))
-            elif isinstance(event, h11.Response):
-                status, headers = event.status_code, dict(event.headers)
-            elif isinstance(event, h11.Data):
-                parts.append(bytes(event.data))
-                size += len(event.data)
-                if size > RESPONSE_MAX_BYTES:
-                    raise h11.RemoteProtocolError("the response is too large")
-            elif isinstance(event, h11.EndOfMessage):
-                return Response(status=status, headers=headers, body=b"".join(parts))
-            elif not isinstance(event, h11.InformationalResponse):
-                raise h11.RemoteProtocolError("the connection ended before the response")
-
-    def renew(self, now: float) -> bool:
-        """Make ready for another request; False where the exchange did not end cleanly or the server says close."""
-        if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
-            return False
-        self._h11.start_next_cycle()
-        self.idle_since = now
-        return True
+    @property
+    def is_reusable(self) -> bool:
+        """Whether the last exchange ended cleanly and the server did not announce the end."""
+        return self._reader.can_continue
 
     def is_stale(self, now: float) -> bool:
         """Whether it idled too long, or the server has closed it or spoken out of turn."""
@@ -161,15 +135,17 @@ class PooledTransport:
 
     async def send(self, request: Request) -> Response:
         """Exchange one request; the timeout covers the wait for a connection too. See `Transport.send`."""
+        data = encode_request(request.method, request.target, request.headers, request.body)
         connection: _Connection | None = None
         try:
             with trio.fail_after(self._timeout_seconds):
-                async with self._slots:
-                    try:
-                        connection = self._take_idle() or await self._connect()
-                        return await connection.exchange(request)
-                    finally:
-                        self._give_back(connection)
+                await self._take_slot()
+                try:
+                    connection = self._take_idle() or await self._connect()
+                    return await connection.exchange(data)
+                finally:
+                    self._give_back(connection)
+                    self._slots.release()
         except _FAILURES as exc:
             cause = "timed out" if isinstance(exc, trio.TooSlowError) else f"{type(exc).__name__}: {exc}"
             text = f"{request.method} {request.target.partition('?')[0]}: {cause}"
@@ -184,6 +160,12 @@ class PooledTransport:
             self._idle.pop().close()
         await trio.lowlevel.checkpoint()
 
+    async def _take_slot(self) -> None:
+        try:
+            self._slots.acquire_nowait()
+        except trio.WouldBlock:
+            await self._slots.acquire()
+
     def _take_idle(self) -> _Connection | None:
         now = trio.current_time()
         while self._idle:
@@ -196,7 +178,8 @@ class PooledTransport:
     def _give_back(self, connection: _Connection | None) -> None:
         if connection is None:
             return
-        if not self._is_closed and connection.renew(trio.current_time()):
+        if not self._is_closed and connection.is_reusable:
+            connection.idle_since = trio.current_time()
             self._idle.append(connection)
         else:
             connection.close()

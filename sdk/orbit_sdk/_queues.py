@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from orbit_sdk._calls import Calls
+from orbit_sdk._calls import Calls, segment
 from orbit_sdk._json import encode
 from orbit_sdk._models import ConfigureQueue, CreateQueue, Envelope, Queue, QueuePage, QueueResult
 
@@ -32,12 +32,12 @@ class QueueCalls:
     ) -> QueueResult:
         """Replace all control values of a queue, if it still has the expected revision."""
         fields = msgspec.structs.asdict(command) | {"expected_revision": str(command.expected_revision)}
-        path = f"/v1/queues/{queue_id}:configure"
+        path = f"/v1/queues/{segment(queue_id)}:configure"
         return (await self._calls.write(path, encode(fields), _RESULT, key=idempotency_key)).data
 
     async def get_queue(self, queue_id: str) -> Queue:
         """One queue with its live usage."""
-        return (await self._calls.read(f"/v1/queues/{queue_id}", _QUEUE)).data
+        return (await self._calls.read(f"/v1/queues/{segment(queue_id)}", _QUEUE)).data
 
     async def list_queues(
         self, *, name: str | None = None, limit: int | None = None, cursor: str | None = None

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 import trio
 
-from orbit_sdk._calls import Calls
+from orbit_sdk._calls import Calls, segment
 from orbit_sdk._json import encode, time_text
 from orbit_sdk._models import (
     Attempt,
@@ -81,7 +81,7 @@ class TaskCalls:
 
     async def get_task(self, task_id: str) -> Task:
         """One task with its payload and, once SUCCEEDED, its output."""
-        return (await self._calls.read(f"/v1/tasks/{task_id}", _TASK)).data
+        return (await self._calls.read(f"/v1/tasks/{segment(task_id)}", _TASK)).data
 
     async def wait_until_ended(self, task_id: str) -> Task:
         """Poll until a task is SUCCEEDED, FAILED or CANCELLED, or is up to a person as NEEDS_REVIEW; the task then.
@@ -99,7 +99,7 @@ class TaskCalls:
     ) -> TaskResult:
         """Cancel a task at once while it waits; a running one learns of the intent and ends by itself."""
         body = encode({} if reason is None else {"reason": reason})
-        path = f"/v1/tasks/{task_id}:cancel"
+        path = f"/v1/tasks/{segment(task_id)}:cancel"
         return (await self._calls.write(path, body, _RESULT, key=idempotency_key)).data
 
     async def list_tasks(
@@ -124,13 +124,13 @@ class TaskCalls:
 
     async def get_attempt(self, task_id: str, n: int) -> Attempt:
         """The n-th attempt of a task, with its output."""
-        return (await self._calls.read(f"/v1/tasks/{task_id}/attempts/{n}", _ATTEMPT)).data
+        return (await self._calls.read(f"/v1/tasks/{segment(task_id)}/attempts/{n}", _ATTEMPT)).data
 
     async def list_attempts(
         self, task_id: str, *, limit: int | None = None, cursor: str | None = None
     ) -> AttemptPage:
         """One page of a task's attempts."""
-        path = f"/v1/tasks/{task_id}/attempts"
+        path = f"/v1/tasks/{segment(task_id)}/attempts"
         return (await self._calls.read(path, _ATTEMPTS, _page_query(limit, cursor))).data
 
     async def iterate_attempts(self, task_id: str, *, limit: int | None = None) -> AsyncIterator[Attempt]:

@@ -313,9 +313,15 @@ async def test_keys_are_checked_before_anything_is_sent(client: Client, transpor
     for key in ("", "a b", "ä", "x" * 192, "a\n"):
         with pytest.raises(ValueError, match="idempotency key"):
             await client.submit(task(), idempotency_key=key)
+    with pytest.raises(ValueError, match="token"):
+        Client("http://h", "a\r\nb")
     with pytest.raises(ValueError, match="time zone"):
         await client.submit(task(available_at=datetime(2026, 1, 1)), idempotency_key="k")
     assert transport.requests == []
+    transport.refuse(404, "NOT_FOUND")
+    with pytest.raises(APIError):
+        await client.get_task("../a b?")
+    assert transport.last.target == "/base/v1/tasks/..%2Fa%20b%3F"
 
 
 def test_a_client_from_the_environment(tmp_path: Path) -> None:

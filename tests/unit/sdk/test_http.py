@@ -116,6 +116,67 @@ async def test_chunked_and_informational_responses_are_read() -> None:
         assert (response.status, response.body) == (201, b"abcde")
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/2 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokay\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nspaced name: 1\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\n" + b"x: " + b"y" * 70_000,
+    ],
+)
+async def test_a_malformed_response_is_refused(answer: bytes) -> None:
+    """An ambiguous or endless message is no answer."""
+
+    async def serve(stream: trio.SocketStream, number: int) -> None:
+        await read_request(stream)
+        await stream.send_all(answer)
+        await stream.send_eof()
+        await stream.receive_some()
+
+    async with server(serve) as transport:
+        with pytest.raises(OutcomeUnknown, match="BadResponse"):
+            await transport.send(request())
+
+
+async def test_a_response_is_read_however_it_is_cut() -> None:
+    """Byte by byte, with a body of each kind, on one connection; what follows a response ends its reuse."""
+    whole = (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n4;x=1\r\nseco\r\n2\r\nnd\r\n0\r\nT: r\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthirdHTTP/1.1 200 OK\r\n",
+    )
+
+    async def serve(stream: trio.SocketStream, number: int) -> None:
+        for answer in whole if number == 1 else [OK]:
+            await read_request(stream)
+            size = len(answer) if answer is whole[-1] else 1
+            for position in range(0, len(answer), size):
+                await stream.send_all(answer[position : position + size])
+                await trio.lowlevel.checkpoint()
+        await stream.receive_some()
+
+    async with server(serve) as transport:
+        bodies = [(await transport.send(request())).body for _ in range(5)]
+    assert bodies == [b"first", b"second", b"", b"third", b"ok"]
+
+
+async def test_nothing_breaks_out_of_the_request_line() -> None:
+    """A target with a space or a line break is refused before anything is sent."""
+    transport = PooledTransport(Origin.parse("http://127.0.0.1:9"))
+    for target in ("/a b", "/a\r\nX: y", "a", "/ä"):
+        bad = Request(method="GET", target=target, headers=[], body=b"", is_write=False)
+        with pytest.raises(ValueError, match="target"):
+            await transport.send(bad)
+
+
 async def test_a_refused_connection_is_no_unknown_outcome() -> None:
     """Nothing was sent."""
     listener = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
