@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
 import trio
@@ -18,7 +19,7 @@ from werkzeug.routing import BaseConverter
 from orbit.api.access_log import AccessLog
 from orbit.api.envelope import Reply, failed, plain
 from orbit.api.errors import failure_of, is_our_fault, unwrap
-from orbit.api.exchange import Exchange
+from orbit.api.exchange import Direct, Exchange
 from orbit.api.openapi import describe
 from orbit.api.route import Endpoint, Route
 from orbit.api.services import Services
@@ -27,8 +28,6 @@ from orbit.domain.strictjson import encode
 from orbit.runtime.logging import get_logger
 
 _EXCHANGE = "orbit.exchange"
-
-Send = Callable[[Any], Awaitable[None]]
 
 
 class _Id(BaseConverter):
@@ -43,15 +42,15 @@ class OrbitApi(QuartTrio):
     """The HTTP API over its services.
 
     The framework keeps one task per request here, not three: bodies are read by the endpoints, a peer that goes away
-    doesn't interrupt a command that has been sent, and hot endpoints are called without the framework's request.
+    doesn't interrupt a command that has been sent, and the server calls hot endpoints directly.
     """
 
     def __init__(self, services: Services, routes: Iterable[Route], access_log: AccessLog) -> None:
         super().__init__("orbit.api", static_folder=None)
         self.services = services
-        self.access_log = access_log
+        self._access_log = access_log
         self.asgi_http_class = _Connection
-        self.hot: dict[tuple[str, str], Endpoint] = {}
+        self._hot: dict[tuple[bytes, bytes], Endpoint] = {}
         self.url_map.converters.update(id=_Id, number=_Number)
         self.url_map.merge_slashes = False
         self.register_error_handler(HTTPException, _on_http_error)
@@ -70,9 +69,31 @@ class OrbitApi(QuartTrio):
         await exchange.body.drain()
         return reply
 
+    def direct(self, method: bytes, target: bytes) -> Direct | None:
+        """Return the way to a hot endpoint, None for everything else."""
+        endpoint = self._hot.get((method, target))
+        return None if endpoint is None else partial(self._call_directly, endpoint)
+
+    def note(self, exchange: Exchange, status: int, size: int, started: float) -> None:
+        """Write the request's line into the access log; `started` is of `time.perf_counter`."""
+        self._access_log.add(
+            request_id=exchange.request_id,
+            method=exchange.method,
+            path=exchange.path,
+            status=status,
+            seconds=time.perf_counter() - started,
+            size=size,
+        )
+
+    async def _call_directly(self, endpoint: Endpoint, exchange: Exchange) -> Reply:
+        started = time.perf_counter()
+        reply = await self.call(endpoint, exchange)
+        self.note(exchange, reply.status, len(reply.body), started)
+        return reply
+
     def _add(self, route: Route) -> None:
         if route.is_hot:
-            self.hot[route.method, route.path] = route.endpoint
+            self._hot[route.method.encode(), route.path.encode()] = route.endpoint
         endpoint = route.endpoint
         self._add_view(route.method, route.rule, route.name, lambda exchange: self.call(endpoint, exchange))
 
@@ -88,33 +109,18 @@ class OrbitApi(QuartTrio):
 
 
 class _Connection(TrioASGIHTTPConnection):
-    """One request: hot endpoints directly, all others through the framework's routing."""
+    """One request on its way through the framework's routing."""
 
     app: OrbitApi
 
     async def __call__(self, receive: Any, send: Any) -> None:
         started = time.perf_counter()
         scope: Any = self.scope
-        exchange = Exchange(scope, receive)
-        endpoint = self.app.hot.get((exchange.method, exchange.path))
-        if endpoint is not None:
-            reply = await self.app.call(endpoint, exchange)
-            status, size = reply.status, len(reply.body)
-            await _send(send, reply)
-        else:
-            scope[_EXCHANGE] = exchange
-            response = await self.app.handle_request(self._create_request_from_scope(send))
-            await exchange.body.drain()
-            status, size = response.status_code, response.content_length or 0
-            await self._send_response(send, response)
-        self.app.access_log.add(
-            request_id=exchange.request_id,
-            method=exchange.method,
-            path=exchange.path,
-            status=status,
-            seconds=time.perf_counter() - started,
-            size=size,
-        )
+        exchange = scope[_EXCHANGE] = Exchange.of_scope(scope, receive)
+        response = await self.app.handle_request(self._create_request_from_scope(send))
+        await exchange.body.drain()
+        await self._send_response(send, response)
+        self.app.note(exchange, response.status_code, response.content_length or 0, started)
 
 
 def failure_reply(exchange: Exchange, error: BaseException) -> Reply:
@@ -129,11 +135,6 @@ def failure_reply(exchange: Exchange, error: BaseException) -> Reply:
             exc_info=error,
         )
     return failed(exchange.request_id, failure_of(error))
-
-
-async def _send(send: Send, reply: Reply) -> None:
-    await send({"type": "http.response.start", "status": reply.status, "headers": reply.headers})
-    await send({"type": "http.response.body", "body": reply.body, "more_body": False})
 
 
 def _present() -> Exchange:

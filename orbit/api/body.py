@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -18,8 +18,48 @@ DRAIN_SECONDS: Final = 3.0
 Receive = Callable[[], Awaitable[Any]]
 
 
-class Body:
-    """The body of one request, taken from the server message by message."""
+class Body(Protocol):
+    """The body of one request as the endpoints take it."""
+
+    async def read(self) -> bytes:
+        """Return the whole body, at most 512 KiB, within 20 s.
+
+        Raises: PayloadTooLarge, RequestTimeout, InvalidArgument (not sent as JSON, or cut off).
+        """
+        ...
+
+    async def drain(self) -> None:
+        """Take in what is left, for a short while, so that the peer can read its answer."""
+        ...
+
+
+class GatheredBody:
+    """A body that was taken in before its endpoint runs; what goes beyond the bound isn't kept."""
+
+    def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._headers = headers
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size <= BODY_MAX_BYTES:
+            self._parts.append(data)
+        else:
+            self._parts.clear()
+
+    async def read(self) -> bytes:
+        _check_headers(self._headers)
+        if self._size > BODY_MAX_BYTES:
+            raise _too_large()
+        return b"".join(self._parts)
+
+    async def drain(self) -> None:
+        return
+
+
+class StreamedBody:
+    """A body that is taken from the server message by message, while its endpoint runs."""
 
     def __init__(self, receive: Receive, headers: Iterable[tuple[bytes, bytes]]) -> None:
         self._receive = receive
@@ -27,10 +67,6 @@ class Body:
         self._is_complete = False
 
     async def read(self) -> bytes:
-        """Return the whole body, at most 512 KiB, within 20 s.
-
-        Raises: PayloadTooLarge, RequestTimeout, InvalidArgument (not sent as JSON, or cut off).
-        """
         declared = _check_headers(self._headers)
         if declared > BODY_MAX_BYTES:
             raise _too_large()
@@ -48,7 +84,6 @@ class Body:
         return b"".join(parts)
 
     async def drain(self) -> None:
-        """Take in what is left, for a short while, so that the peer can read its answer."""
         if self._is_complete:
             return
         with trio.move_on_after(DRAIN_SECONDS), suppress(InvalidArgument):

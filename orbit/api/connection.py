@@ -14,7 +14,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr
 
-from orbit.api.http1 import AppTasks, Http1
+from orbit.api.http1 import AppTasks, Http1, Patience
 from orbit.runtime.logging import get_logger
 
 HANDSHAKE_SECONDS: Final = 10.0
@@ -106,7 +106,9 @@ class Connection:
             with trio.CancelScope(deadline=self._patience_ends) as self._reading:
                 data = await self._stream.receive_some(_READ_BYTES)
             if self._reading.cancelled_caught:
-                break
+                if not await self._lingers():
+                    break
+                continue
             if self._is_closing:
                 if not data:
                     break
@@ -118,12 +120,21 @@ class Connection:
                 break
         await self._protocol.handle(Closed())
 
+    async def _lingers(self) -> bool:
+        """Tell a peer that ran out of time so, and whether to wait for it to take the answer in."""
+        was_closing = self._is_closing
+        if not was_closing:
+            await self._protocol.time_out()
+        return self._is_closing and not was_closing
+
     async def _handle(self, event: Event) -> None:
         """Take what the protocol has to say to the peer or about its own state."""
         if isinstance(event, RawData):
             await self._write(event.data)
         elif isinstance(event, Updated):
             self._note(is_idle=event.idle)
+        elif isinstance(event, Patience):
+            self._set_patience(event.seconds)
         elif isinstance(event, Closed):
             await self._close()
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from wsgiref.handlers import format_date_time
 
 import h11
 import trio
-from hypercorn.events import Closed, RawData, Updated
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.events import Request as StreamRequest
@@ -22,8 +24,11 @@ from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 from hypercorn.trio.task_group import TaskGroup
 
-from orbit.api.envelope import failed, new_request_id
-from orbit.api.errors import http_fault
+from orbit.api.body import BODY_TIMEOUT_SECONDS, GatheredBody
+from orbit.api.envelope import Reply, failed, new_request_id
+from orbit.api.errors import failure_of, http_fault
+from orbit.api.exchange import Direct, Exchange
+from orbit.domain.errors import RequestTimeout
 from orbit.runtime.logging import get_logger
 
 HEADERS_MAX_BYTES: Final = 16 * 1024
@@ -32,6 +37,32 @@ _REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
+
+
+class Application(Protocol):
+    """An ASGI application with a direct way to some endpoints, which then run in their connection's own task."""
+
+    def direct(self, method: bytes, target: bytes) -> Direct | None: ...
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+
+class Plain(ASGIWrapper):
+    """An application as hypercorn's streams call it, without their ways into threads."""
+
+    def __init__(self, app: Application) -> None:
+        super().__init__(app)
+        self.direct = app.direct
+
+    async def __call__(self, scope: Any, receive: Any, send: Any, *_: Any) -> None:
+        await self.app(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience(Event):
+    """How long the peer may take from now on, in seconds."""
+
+    seconds: float
 
 
 class AppTasks(TaskGroup):
@@ -71,11 +102,14 @@ class Http1(H11Protocol):
     connection: h11.Connection
     stream: HTTPStream | None
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, application: Plain, *arguments: Any) -> None:
+        app: Any = application
+        super().__init__(app, *arguments)
+        self._way = application.direct
         self._head = b""
         self._is_closed = False
         self._is_answering = False
+        self._direct: tuple[Direct, Exchange, GatheredBody] | None = None
 
     async def stream_send(self, event: StreamEvent) -> None:
         """Turn the application's answer into bytes; head and body leave together."""
@@ -124,11 +158,15 @@ class Http1(H11Protocol):
         """Handle one event of the parser; tell whether more may follow at once."""
         if isinstance(event, h11.Request):
             await self.send(Updated(idle=False))
-            await self._create_stream(event)
+            await self._begin(event)
         elif event is h11.PAUSED:
             await self.can_read.clear()
             await self.can_read.wait()
-        elif isinstance(event, h11.ConnectionClosed) or event is h11.NEED_DATA or self.stream is None:
+        elif isinstance(event, h11.ConnectionClosed) or event is h11.NEED_DATA:
+            return False
+        elif self._direct is not None:
+            await self._go_on_directly(self._direct, event)
+        elif self.stream is None:
             return False
         elif isinstance(event, h11.Data):
             await self.stream.handle(Body(stream_id=STREAM_ID, data=event.data))
@@ -136,6 +174,42 @@ class Http1(H11Protocol):
             self._is_answering = True
             await self.stream.handle(EndBody(stream_id=STREAM_ID))
         return True
+
+    async def _begin(self, request: h11.Request) -> None:
+        direct = self._way(request.method, request.target)
+        if direct is None:
+            await self._create_stream(request)
+            return
+        headers = list(request.headers)
+        body = GatheredBody(headers)
+        exchange = Exchange(request.method.decode(), request.target.decode(), b"", headers, body)
+        self._direct = direct, exchange, body
+        await self.send(Patience(BODY_TIMEOUT_SECONDS))
+
+    async def _go_on_directly(self, call: tuple[Direct, Exchange, GatheredBody], event: Any) -> None:
+        direct, exchange, body = call
+        if isinstance(event, h11.Data):
+            body.add(bytes(event.data))
+        elif isinstance(event, h11.EndOfMessage):
+            self._direct = None
+            self._is_answering = True
+            await self._reply(await direct(exchange))
+            await self._maybe_recycle()
+
+    async def time_out(self) -> None:
+        """Answer a request whose body didn't come in time, and close."""
+        if self._direct is not None:
+            exchange, self._direct = self._direct[1], None
+            late = RequestTimeout(f"the body didn't arrive within {BODY_TIMEOUT_SECONDS:.0f} s")
+            await self._reply(failed(exchange.request_id, failure_of(late)), is_last=True)
+            await self.send(Closed())
+
+    async def _reply(self, reply: Reply, *, is_last: bool = False) -> None:
+        headers = [*reply.headers, (b"date", _date())]
+        if is_last or self.context.terminated.is_set():
+            headers.append((b"connection", b"close"))
+        self._head = self._encode(_response(reply.status, headers))
+        await self._flush(self._encode(h11.Data(data=reply.body)) + self._encode(h11.EndOfMessage()))
 
     async def _create_stream(self, request: h11.Request) -> None:
         self.stream = HTTPStream(
@@ -183,10 +257,7 @@ class Http1(H11Protocol):
             request_id = new_request_id()
             failure = http_fault(error.error_status_hint)
             get_logger().info("bad_http", request_id=request_id, status=failure.status, problem=str(error))
-            reply = failed(request_id, failure)
-            headers = [*reply.headers, (b"connection", b"close"), (b"date", _date())]
-            self._head = self._encode(_response(reply.status, headers))
-            await self._flush(self._encode(h11.Data(data=reply.body)) + self._encode(h11.EndOfMessage()))
+            await self._reply(failed(request_id, failure), is_last=True)
         await self.send(Closed())
 
 

@@ -11,15 +11,14 @@ import ssl
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import trio
-from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
 from orbit.api.connection import Connection, Stream
-from orbit.api.http1 import HEADERS_MAX_BYTES
+from orbit.api.http1 import HEADERS_MAX_BYTES, Application, Plain
 from orbit.runtime.setting_values import Address
 
 GRACEFUL_SECONDS: Final = 8.0
@@ -37,10 +36,10 @@ class Tls:
 
 
 class HttpServer:
-    """Serves one ASGI application on one address."""
+    """Serves one application on one address."""
 
-    def __init__(self, app: Any, address: Address, *, tls: Tls | None = None) -> None:
-        self.app = _Plain(app)
+    def __init__(self, app: Application, address: Address, *, tls: Tls | None = None) -> None:
+        self.app = Plain(app)
         self.context = WorkerContext(None)
         self.config = _config()
         self.last_moment = math.inf
@@ -87,13 +86,6 @@ class HttpServer:
             await connection.run()
         finally:
             self._live.discard(connection)
-
-
-class _Plain(ASGIWrapper):
-    """An application as hypercorn's streams call it, without their ways into threads."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any, *_: Any) -> None:
-        await self.app(scope, receive, send)
 
 
 def _config() -> Config:

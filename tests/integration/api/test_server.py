@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import socket
@@ -135,15 +136,32 @@ async def test_idle_and_half_sent_requests_are_closed(api: Api, monkeypatch: pyt
         nursery.cancel_scope.cancel()
 
 
-async def test_a_dripping_body_times_out(api: Api, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """408 in the envelope, whether or not the peer goes on sending."""
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/queues"])
+async def test_a_dripping_body_times_out(
+    api: Api, tenant: Tenant, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """408 in the envelope, whether or not the peer goes on sending; both ways that requests take."""
+    monkeypatch.setattr("orbit.api.http1.BODY_TIMEOUT_SECONDS", 0.4)
     monkeypatch.setattr("orbit.api.body.BODY_TIMEOUT_SECONDS", 0.4)
     monkeypatch.setattr("orbit.api.body.DRAIN_SECONDS", 0.4)
     name, value = bearer(tenant)
-    head = f"POST /v1/tasks HTTP/1.1\r\nHost: x\r\n{name}: {value}\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\n"
-    answer = await say(api, head.encode() + b"{")
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\n{name}: {value}\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\n"
+    stream = await open_stream(api)
+
+    async def drip() -> None:
+        with contextlib.suppress(trio.BrokenResourceError):
+            for _ in range(60):
+                await stream.send_all(b" ")
+                await trio.sleep(0.05)
+
+    async with stream, trio.open_nursery() as nursery:
+        await stream.send_all(head.encode())
+        nursery.start_soon(drip)
+        answer = await read_to_end(stream, 5)
+        nursery.cancel_scope.cancel()
     assert b" 408 " in answer
     assert b"REQUEST_TIMEOUT" in answer
+    assert await is_alive(api)
 
 
 async def test_many_slow_peers_dont_slow_the_others(api: Api, tenant: Tenant) -> None:
