@@ -33,26 +33,26 @@ async def run_for(supervisor: Supervisor, local: Local, work: Callable[[], Await
     """
     failure: NotReady | None = None
     code = 1
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(supervisor.run)
-        try:
-            async with trio.open_nursery() as working:
-                working.start_soon(_cancel_on_signal, working.cancel_scope)
-                await wait_ready(local)
-                code = await work()
-                working.cancel_scope.cancel()
-        except* NotReady as group:
-            failure = NotReady(*group.exceptions[0].args)
-        supervisor.stop()
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(supervisor.run)
+            try:
+                async with trio.open_nursery() as working:
+                    working.start_soon(_cancel_on_signal, signals, working.cancel_scope)
+                    await wait_ready(local)
+                    code = await work()
+                    working.cancel_scope.cancel()
+            except* NotReady as group:
+                failure = NotReady(*group.exceptions[0].args)
+            supervisor.stop()
     if failure is not None:
         raise failure
     return code
 
 
-async def _cancel_on_signal(scope: trio.CancelScope) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        await anext(signals)
-        scope.cancel()
+async def _cancel_on_signal(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    await anext(signals)
+    scope.cancel()
 
 
 async def _stop_on_signal(

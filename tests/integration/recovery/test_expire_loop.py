@@ -12,6 +12,7 @@ from orbit.domain.ids import new_id
 from orbit.domain.states import AttemptState, TaskState
 from orbit.pulse.dispatchers import beat_dispatcher
 from orbit.pulse.expire import Expired, find_expired
+from orbit.recovery.beat import BeatLoop
 from orbit.recovery.expire import ExpireLoop
 from orbit.recovery.main import recovery_loops
 from orbit.runtime.database import Database
@@ -147,5 +148,30 @@ async def test_a_locked_application_delays_no_other(
             assert pulses[0].attempt(attempts[0]).state == AttemptState.LEASED
             nursery.start_soon(run_loop, expire)
             await eventually(lambda: pulses[0].attempt(attempts[0]).state == AttemptState.EXPIRED)
+            nursery.cancel_scope.cancel()
+    blocker.close()
+
+
+async def test_the_beat_outlives_a_lock_timeout(
+    own_dsn: Dsn, own_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C31: while something holds the clock row the beat fails and backs off; afterwards it beats again."""
+    monkeypatch.setattr(session_module, "CONTENTION_TRIES", 1)
+    add_dispatcher(own_session)
+    blocker = Session(own_dsn)
+    read = "SELECT beat_at FROM recovery_clock"
+    async with Database(own_dsn, writers=1, readers=0) as database:
+        beat = BeatLoop(database, renew_ms=10_000)
+
+        def hold(tx: Tx) -> None:
+            tx.execute("SELECT * FROM recovery_clock FOR UPDATE")
+            with pytest.raises(StoreError):
+                trio.from_thread.run(beat.run_once)
+
+        await trio.to_thread.run_sync(blocker.run, hold)
+        before = own_session.run(lambda tx: tx.value(read))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run_loop, beat.loop())
+            await eventually(lambda: own_session.run(lambda tx: tx.value(read)) > before)
             nursery.cancel_scope.cancel()
     blocker.close()
