@@ -27,8 +27,9 @@ from orbit.cli.places import client_url, free_address
 from orbit.cli.procfile import PACKAGE, read_procfile
 from orbit.cli.records import Records
 from orbit.cli.run import run_for
-from orbit.cli.supervisor import Supervisor
+from orbit.cli.supervisor import Supervisor, tethered
 from orbit.localdb.errors import LocalDatabaseError
+from orbit.localdb.process import Lifetime
 from orbit.runtime.setting_values import Address
 
 EXAMPLE = PACKAGE.parent / "examples" / "keyed-concurrency" / "main.py"
@@ -74,7 +75,7 @@ def _run(home: Path, *, verbose: bool) -> int:
         log = MergedLog(sys.stderr if verbose else file, [spec.name for spec in specs])
         http = free_address(ANY_PORT, option="", variable="")
         dispatch = free_address(ANY_PORT, option="", variable="")
-        with running_database(home, None, _say) as dsn:
+        with running_database(home, None, _say, lifetime=Lifetime.TEMPORARY) as dsn:
             credential = prepare(dsn, home, log.say)
             local = Local(
                 url=client_url("http", http),
@@ -98,7 +99,7 @@ async def _run_example(local: Local) -> int:
     """Run the example with its output passed through; return its exit code."""
     _say("running the keyed-concurrency example")
     example = subprocess.Popen(  # noqa: ASYNC220 - starting takes milliseconds; the wait is in a thread
-        [sys.executable, str(EXAMPLE)],
+        tethered([sys.executable, str(EXAMPLE)]),
         env={**os.environ, "ORBIT_URL": local.url, "ORBIT_CREDENTIALS_FILE": str(local.credentials_file)},
         stdin=subprocess.DEVNULL,
     )

@@ -16,6 +16,7 @@ import trio
 from orbit.domain.permissions import ACTIONS
 from orbit.kernel.provision import Bootstrap
 from orbit.localdb.instance import create, find
+from orbit.localdb.process import Lifetime
 from orbit.runtime.bootstrap import BootstrapFile, run_bootstrap
 from orbit.runtime.setting_values import Address
 from orbit.store.dsn import Dsn
@@ -62,7 +63,9 @@ def credentials_file(home: Path) -> Path:
 
 
 @contextmanager
-def running_database(home: Path, given: Dsn | None, say: Say) -> Iterator[Dsn]:
+def running_database(
+    home: Path, given: Dsn | None, say: Say, *, lifetime: Lifetime = Lifetime.SUPERVISED
+) -> Iterator[Dsn]:
     """Run the home's private database for the block; a given one is used as it is.
 
     Raises:
@@ -74,7 +77,7 @@ def running_database(home: Path, given: Dsn | None, say: Say) -> Iterator[Dsn]:
     instance = create(database_home(home), say=say)
     say(f"starting {instance.flavour.value} {'.'.join(map(str, instance.version))} in {database_home(home)}")
     try:
-        instance.start()
+        instance.start(lifetime)
         yield instance.dsn()
     finally:
         instance.stop()

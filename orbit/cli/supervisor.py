@@ -100,7 +100,7 @@ class Supervisor:
         # Started from the main thread, whose end is what the tether waits for; in a session of its own, so that
         # Ctrl-C reaches this process alone, which ends the others in order.
         process = subprocess.Popen(
-            [sys.executable, "-S", "-E", _TETHER, str(os.getpid()), *spec.command],
+            tethered(spec.command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -144,6 +144,11 @@ class Supervisor:
                     rest = b""
             if rest:
                 self._log.write(name, rest.decode(errors="replace"))
+
+
+def tethered(command: Sequence[str]) -> list[str]:
+    """Return the command as one that gets SIGTERM when this process ends; start it from the main thread."""
+    return [sys.executable, "-S", "-E", _TETHER, str(os.getpid()), *command]
 
 
 def _ending(code: int) -> str:
