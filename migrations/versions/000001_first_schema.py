@@ -104,8 +104,7 @@ CREATE TABLE result_events (
     task_state VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT '进入的状态：SUCCEEDED、FAILED、CANCELLED 或 NEEDS_REVIEW',
     error_code VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin COMMENT '失败代码；没有为 NULL',
     occurred_at DATETIME(6) NOT NULL COMMENT '发生时刻，UTC，数据库时间',
-    CONSTRAINT pk_result_events PRIMARY KEY (namespace_id, sequence),
-    INDEX ix_result_events_task (task_id)
+    CONSTRAINT pk_result_events PRIMARY KEY (namespace_id, sequence)
 )ENGINE=InnoDB CHARSET=utf8mb4 ROW_FORMAT=DYNAMIC COMMENT='结果事件：任务每次进入终态或待核查一行，供可靠订阅' COLLATE utf8mb4_bin
 """
 
@@ -280,7 +279,7 @@ CREATE TABLE tasks (
     concurrency_key VARBINARY(764) COMMENT '资源键原字节；NULL 表示无键；受理后不变',
     key_digest BINARY(32) NOT NULL COMMENT '资源键摘要；32 个零字节表示无键',
     priority TINYINT UNSIGNED NOT NULL COMMENT '优先级 0–9，每级相当于提前 30 秒',
-    state VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT '任务状态：WAITING、LEASED、RUNNING、SUCCEEDED、FAILED、CANCELLED、NEEDS_REVIEW',
+    state VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT '任务状态：WAITING、LEASED、SUCCEEDED、FAILED、CANCELLED、NEEDS_REVIEW；LEASED 表示有活跃尝试，是否 RUNNING 见该尝试',
     ready TINYINT UNSIGNED COMMENT '1 表示等待且已到时、可被领取；其余为 NULL，从而离开领取区间',
     available_at DATETIME(6) NOT NULL COMMENT '最早可领取时刻，UTC；退避后更新',
     due_at DATETIME(6) COMMENT '等待且未到时的任务等于 available_at，其余为 NULL；供到时扫描',
@@ -298,7 +297,7 @@ CREATE TABLE tasks (
     backoff_max_ms BIGINT UNSIGNED NOT NULL COMMENT '退避上限，毫秒',
     on_unknown VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin COMMENT '效果未知时：REVIEW 或 RETRY；NULL 表示未指定，按 REVIEW 处理',
     epoch BIGINT UNSIGNED NOT NULL COMMENT '最近一次尝试的序号，每次领取加一',
-    attempts_used INTEGER UNSIGNED NOT NULL COMMENT '已获准的 Start 数，即已用预算',
+    attempts_used INTEGER UNSIGNED NOT NULL COMMENT '已结束尝试中获准的 Start 数，即已用预算；活跃尝试自身的另计',
     cancel_requested_at DATETIME(6) COMMENT '首次取消意图的时刻，UTC；NULL 表示没有',
     error_code VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin COMMENT '最近一次失败的代码；NULL 表示没有',
     error_message TEXT COMMENT '最近一次失败的说明，最多 4 KiB；NULL 表示没有',
@@ -309,7 +308,7 @@ CREATE TABLE tasks (
     CONSTRAINT pk_tasks PRIMARY KEY (task_id),
     CONSTRAINT ck_tasks_priority CHECK (priority <= 9),
     CONSTRAINT ck_tasks_max_attempts CHECK (max_attempts BETWEEN 1 AND 100),
-    CONSTRAINT ck_tasks_state CHECK (state IN ('WAITING', 'LEASED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELLED', 'NEEDS_REVIEW')),
+    CONSTRAINT ck_tasks_state CHECK (state IN ('WAITING', 'LEASED', 'SUCCEEDED', 'FAILED', 'CANCELLED', 'NEEDS_REVIEW')),
     CONSTRAINT ck_tasks_backoff CHECK (backoff IN ('NONE', 'FIXED', 'LINEAR', 'EXPONENTIAL')),
     CONSTRAINT ck_tasks_on_unknown CHECK (on_unknown IN ('REVIEW', 'RETRY')),
     CONSTRAINT ck_tasks_ready CHECK (ready IS NULL OR (ready = 1 AND state = 'WAITING' AND due_at IS NULL)),

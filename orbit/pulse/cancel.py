@@ -19,7 +19,7 @@ from orbit.kernel.identity import read_callers
 from orbit.pulse.commands import CancelTask, TaskAnswer
 from orbit.pulse.endings import Ending
 from orbit.pulse.settle import Results, settle
-from orbit.pulse.snapshots import task_view
+from orbit.pulse.snapshots import overlay, task_view
 from orbit.pulse.usage import Usage, lock_usage
 from orbit.pulse.waiting import WaitingEnd, end_waiting
 from orbit.store.sql.attempts import HeldRow, select_live_of_tasks
@@ -81,14 +81,14 @@ class _Batch:
             raise StateConflict(f"the task has already ended: {task.state}")
         if task.state == TaskState.NEEDS_REVIEW:
             raise StateConflict("the task's effect is unknown: it needs a review, not a cancel")
-        ended = self._cancel(task)
+        ended = overlay(self._cancel(task), self.live.get(task.task_id))
         self._note(caller, command, identity, digest, ended)
         return TaskAnswer(deduplicated=False, task=task_view(ended), intent=ended.state == TaskState.RUNNING)
 
     def _cancel(self, task: TaskRow) -> TaskRow:
         """Gather what the cancellation changes and return the task as it will be stored."""
         now = self.tx.now
-        if task.state == TaskState.RUNNING:
+        if self._runs(task):
             if task.cancel_requested_at is not None:
                 return task
             self.intents.append(task.task_id)
@@ -105,6 +105,10 @@ class _Batch:
         # A second command of this group about the same task is judged against it.
         self.tasks[task.task_id] = after
         return after
+
+    def _runs(self, task: TaskRow) -> bool:
+        held = self.live.get(task.task_id)
+        return held is not None and held.attempt_state == AttemptState.RUNNING
 
     def _end(self, task: TaskRow) -> None:
         now = self.tx.now

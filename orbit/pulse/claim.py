@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,12 +14,12 @@ from orbit.domain.limits import UINT64_MAX
 from orbit.domain.states import TaskState
 from orbit.pulse.commands import Assignment, Claimed, ClaimTasks, Seat
 from orbit.pulse.usage import Usage
-from orbit.store.sql.attempts import NewAttempt, insert_attempts, select_held
+from orbit.store.sql.attempts import Lease, LeaseRow, NewAttempt, insert_attempts, select_leases
 from orbit.store.sql.claims import Candidate, LaneSource, select_candidates, select_claimable_pairs
 from orbit.store.sql.fences import FenceRow
 from orbit.store.sql.keys import KeyRow, select_keys, take_keys
 from orbit.store.sql.lanes import recompute_heads, set_occupied
-from orbit.store.sql.tasks import TaskRow, select_tasks, update_leased
+from orbit.store.sql.tasks import ClaimRow, select_claimed, update_leased
 from orbit.store.transaction import Tx
 
 _MS = timedelta(milliseconds=1)
@@ -31,7 +31,7 @@ _FEW_PAIRS = 8
 class _Lease:
     """A task that is being claimed, for whom, and under which token."""
 
-    task: TaskRow
+    task: ClaimRow
     attempt_id: bytes
     fence: FenceRow
     token: int | None
@@ -45,7 +45,8 @@ def claim(tx: Tx, usage: Usage, fences: dict[bytes, FenceRow], command: ClaimTas
     Locks: tasks (rank 7), attempts (8); key and lane rows under the application's write lock.
     """
     if tx.resolving:
-        already = _already_claimed(tx, command)
+        # The same claim may have committed before its answer was lost: its candidate ids name the attempts.
+        already = resent(tx, select_leases(tx, command.attempt_ids).values())
         if already:
             return Claimed(assignments=tuple(already))
     seats = [seat for seat in command.seats if _may_consume(fences.get(seat.session_id))]
@@ -54,7 +55,7 @@ def claim(tx: Tx, usage: Usage, fences: dict[bytes, FenceRow], command: ClaimTas
     if not sources:
         return Claimed(assignments=())
     candidates = select_candidates(tx, sources, keyed=command.concurrency_keys)
-    tasks = select_tasks(tx, [candidate.task_id for candidate in candidates])
+    tasks = select_claimed(tx, [candidate.task_id for candidate in candidates])
     keys = _keys(tx, command.namespace_id, tasks.values())
     chosen = _choose(tx, usage, command.queue_ids, _lines(tx, candidates, tasks), keys, wanted)
     leases = _lease(tx, fences, command, chosen, keys, seats)
@@ -87,7 +88,7 @@ def _sources(tx: Tx, usage: Usage, command: ClaimTasks, wanted: int) -> list[Lan
     ]
 
 
-def _keys(tx: Tx, namespace_id: bytes, tasks: Iterable[TaskRow]) -> dict[bytes, KeyRow]:
+def _keys(tx: Tx, namespace_id: bytes, tasks: Iterable[ClaimRow]) -> dict[bytes, KeyRow]:
     """Read the key rows of keyed candidates; a key never taken starts without holder and token."""
     keyed = {task.key_digest: task.concurrency_key for task in tasks if task.concurrency_key is not None}
     found = select_keys(tx, namespace_id, sorted(keyed))
@@ -98,10 +99,10 @@ def _keys(tx: Tx, namespace_id: bytes, tasks: Iterable[TaskRow]) -> dict[bytes, 
 
 
 def _lines(
-    tx: Tx, candidates: Sequence[Candidate], tasks: dict[bytes, TaskRow]
-) -> dict[bytes, deque[TaskRow]]:
+    tx: Tx, candidates: Sequence[Candidate], tasks: dict[bytes, ClaimRow]
+) -> dict[bytes, deque[ClaimRow]]:
     """Line the candidates up by queue, in dispatch order, without those that the lock's check refuses."""
-    lines: dict[bytes, deque[TaskRow]] = defaultdict(deque)
+    lines: dict[bytes, deque[ClaimRow]] = defaultdict(deque)
     for candidate in candidates:
         task = tasks.get(candidate.task_id)
         if task is not None and _claimable(task, tx.now):
@@ -113,14 +114,14 @@ def _choose(
     tx: Tx,
     usage: Usage,
     queue_ids: Sequence[bytes],
-    lines: dict[bytes, deque[TaskRow]],
+    lines: dict[bytes, deque[ClaimRow]],
     keys: dict[bytes, KeyRow],
     wanted: int,
-) -> list[TaskRow]:
+) -> list[ClaimRow]:
     """Pick tasks queue by queue in equal shares, then the remainder in a second pass; a key once."""
     order = [queue_id for queue_id in queue_ids if lines.get(queue_id)]
     rooms = {queue_id: usage.queue(queue_id).claim_room(tx.now) for queue_id in order}
-    chosen: list[TaskRow] = []
+    chosen: list[ClaimRow] = []
     taken: set[bytes] = set()
     for share in (-(-wanted // max(1, len(order))), wanted):
         for queue_id in order:
@@ -137,7 +138,7 @@ def _choose(
     return chosen
 
 
-def _claimable(task: TaskRow, now: datetime) -> bool:
+def _claimable(task: ClaimRow, now: datetime) -> bool:
     """Check under the lock what the candidate's index said, and the deadlines that no index knows."""
     return (
         task.state == TaskState.WAITING
@@ -156,7 +157,7 @@ def _lease(
     tx: Tx,
     fences: dict[bytes, FenceRow],
     command: ClaimTasks,
-    chosen: Sequence[TaskRow],
+    chosen: Sequence[ClaimRow],
     keys: dict[bytes, KeyRow],
     seats: Sequence[Seat],
 ) -> list[_Lease]:
@@ -240,7 +241,7 @@ def _assignment(lease: _Lease, now: datetime) -> Assignment:
 
 
 def assignment_of(
-    task: TaskRow,
+    task: ClaimRow,
     *,
     session_id: bytes,
     attempt_id: bytes,
@@ -270,20 +271,27 @@ def assignment_of(
     )
 
 
-def _already_claimed(tx: Tx, command: ClaimTasks) -> list[Assignment]:
-    """Find what the same claim stored before its COMMIT lost its answer: its candidate ids name the attempts."""
-    held = select_held(tx, command.attempt_ids)
-    tasks = select_tasks(tx, sorted({row.task_id for row in held.values()}))
+def resent(
+    tx: Tx,
+    rows: Collection[LeaseRow],
+    *,
+    session_id: bytes | None = None,
+    leases: Mapping[bytes, Lease] | None = None,
+) -> list[Assignment]:
+    """Describe attempts that are live already, under a new session and lease where given."""
+    ends = {row.attempt_id: row.lease_expires_at for row in rows if row.lease_expires_at is not None}
+    ends.update((attempt_id, lease.lease_expires_at) for attempt_id, lease in (leases or {}).items())
+    live = [row for row in rows if row.attempt_id in ends]
+    tasks = select_claimed(tx, sorted(row.task_id for row in live))
     return [
         assignment_of(
             tasks[row.task_id],
-            session_id=row.session_id,
+            session_id=session_id or row.session_id,
             attempt_id=row.attempt_id,
             epoch=row.epoch,
             token=row.concurrency_token,
-            lease_ms=(row.lease_expires_at - tx.now) // _MS,
+            lease_ms=(ends[row.attempt_id] - tx.now) // _MS,
             now=tx.now,
         )
-        for row in held.values()
-        if row.lease_expires_at is not None
+        for row in live
     ]

@@ -120,6 +120,14 @@ def deadline_passed(task: HeldRow | TaskRow, now: datetime) -> Failure | None:
     return None
 
 
+def unstarted_deadline(
+    attempts_used: int, start_deadline_at: datetime | None, deadline_at: datetime | None
+) -> datetime | None:
+    """Return when a task that waits for a Start fails: the earlier of its deadlines, None without any."""
+    deadlines = [deadline_at] if attempts_used else [start_deadline_at, deadline_at]
+    return min((at for at in deadlines if at is not None), default=None)
+
+
 def _deadline_failure() -> Failure:
     return Failure(code=DEADLINE_EXCEEDED, message="the total deadline passed")
 

@@ -58,10 +58,11 @@ def expire(tx: Tx, application_id: bytes, candidates: Expired) -> ExpireReport:
         for task in select_tasks(tx, sorted(candidates.task_ids)).values()
         if task.application_id == application_id and _is_overdue(task, tx)
     ]
-    leased = select_live_of_tasks(tx, [task.task_id for task in overdue if task.state == TaskState.LEASED])
+    held = select_live_of_tasks(tx, [task.task_id for task in overdue if task.state == TaskState.LEASED])
+    leased = [row for row in held.values() if row.attempt_state == AttemptState.LEASED]
     lapsed = _lapsed(tx, application_id, candidates) if candidates.attempt_ids else []
     usage.load([task.queue_id for task in overdue] + [row.queue_id for row in lapsed])
-    endings = [_deadline_ending(tx, row) for row in leased.values()]
+    endings = [_deadline_ending(tx, row) for row in leased]
     ended = {ending.held.attempt_id for ending in endings}
     endings += [_lapse_ending(tx, row) for row in lapsed if row.attempt_id not in ended]
     waiting = [_deadline_end(tx, task) for task in overdue if task.state == TaskState.WAITING]

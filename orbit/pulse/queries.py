@@ -19,7 +19,7 @@ from orbit.domain.states import AttemptState, TaskState
 from orbit.kernel.caller import Caller, Token
 from orbit.kernel.identity import read_caller
 from orbit.pulse.queues import view_of_queue
-from orbit.pulse.snapshots import task_view
+from orbit.pulse.snapshots import current, task_view
 from orbit.pulse.views import AttemptView, EvidenceView, QueueView, TaskDetail, TaskView
 from orbit.store.sql.attempt_lists import (
     AttemptHistoryRow,
@@ -116,7 +116,7 @@ def read_queues(tx: Tx, token: Token, query: ListQueues) -> Page[QueueView]:
 def read_task(tx: Tx, token: Token, task_id: bytes) -> TaskDetail:
     """Return one task with the exact bytes of its payload and, once it succeeded, of its output."""
     caller = _reader(tx, token, TASKS_READ)
-    row = _visible_task(tx, caller, task_id)
+    (row,) = current(tx, [_visible_task(tx, caller, task_id)])
     payload = select_payloads(tx, [task_id]).get(task_id)
     if payload is None:
         raise NotFound("task not found")  # retention removed it between the two reads
@@ -144,7 +144,9 @@ def read_tasks(tx: Tx, token: Token, query: ListTasks) -> Page[TaskView]:
             limit=query.limit + 1,
         ),
     )
-    return _page(tx, bound, rows, query.limit, task_view, lambda row: (row.created_at, row.task_id))
+    return _page(
+        tx, bound, current(tx, rows), query.limit, task_view, lambda row: (row.created_at, row.task_id)
+    )
 
 
 def read_attempts(tx: Tx, token: Token, query: ListAttempts) -> Page[AttemptView]:

@@ -7,21 +7,18 @@ from datetime import datetime, timedelta
 
 from orbit.domain.errors import OrbitError, PermissionDenied, StaleAttempt
 from orbit.domain.states import LIVE, AttemptState
-from orbit.pulse.claim import assignment_of
-from orbit.pulse.commands import Assignment, LeaseState, Resumed, ResumeSession
+from orbit.pulse.claim import resent
+from orbit.pulse.commands import LeaseState, Resumed, ResumeSession
 from orbit.pulse.renew import capped, lease_state
 from orbit.store.sql.applications import lock_application
 from orbit.store.sql.attempts import (
-    HeldRow,
     Lease,
     LeaseRow,
     lock_leases,
-    select_held,
     select_live_of_worker,
     update_leases,
 )
 from orbit.store.sql.fences import FenceRow, select_fences
-from orbit.store.sql.tasks import select_tasks
 from orbit.store.transaction import Tx
 
 _MS = timedelta(milliseconds=1)
@@ -62,29 +59,13 @@ def _resume(tx: Tx, fence: FenceRow | None, command: ResumeSession) -> Resumed |
     for row in undelivered:
         _extend(row, command, leases, tx.now)
     update_leases(tx, leases)
-    return Resumed(attempts=tuple(states), resend=tuple(_assignments(tx, undelivered, command, leases)))
+    return Resumed(
+        attempts=tuple(states),
+        resend=tuple(resent(tx, undelivered, session_id=command.session_id, leases=leases)),
+    )
 
 
 def _extend(row: LeaseRow, command: ResumeSession, leases: dict[bytes, Lease], now: datetime) -> datetime:
     expires_at = capped(now + command.lease_ms * _MS, row.lease_cap_at)
     leases[row.attempt_id] = Lease(expires_at, command.session_id)
     return expires_at
-
-
-def _assignments(
-    tx: Tx, rows: Sequence[LeaseRow], command: ResumeSession, leases: dict[bytes, Lease]
-) -> list[Assignment]:
-    held: dict[bytes, HeldRow] = select_held(tx, [row.attempt_id for row in rows])
-    tasks = select_tasks(tx, [row.task_id for row in held.values()])
-    return [
-        assignment_of(
-            tasks[row.task_id],
-            session_id=command.session_id,
-            attempt_id=row.attempt_id,
-            epoch=row.epoch,
-            token=row.concurrency_token,
-            lease_ms=(leases[row.attempt_id].lease_expires_at - tx.now) // _MS,
-            now=tx.now,
-        )
-        for row in held.values()
-    ]

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from orbit.domain.keys import NO_KEY, handler_digest
-from orbit.domain.priority import dispatch_at
 from orbit.domain.states import TERMINAL, AttemptState, TaskState
-from orbit.pulse.endings import Ending
+from orbit.pulse.endings import Ending, unstarted_deadline
+from orbit.pulse.lanes import lanes_of
 from orbit.pulse.usage import Usage
 from orbit.store.sql.attempts import AttemptEnd, insert_outputs, update_attempts_ended
 from orbit.store.sql.events import (
@@ -21,8 +20,8 @@ from orbit.store.sql.events import (
     insert_state_events,
 )
 from orbit.store.sql.keys import release_keys
-from orbit.store.sql.lanes import LaneRow, add_ready, set_occupied
-from orbit.store.sql.tasks import TaskChange, update_changed
+from orbit.store.sql.lanes import add_ready, set_occupied
+from orbit.store.sql.tasks import TaskEnd, TaskReturn, select_tasks, update_ended, update_returned
 from orbit.store.transaction import Tx
 
 # States whose entry is a result that subscribers will want to hear of.
@@ -70,10 +69,12 @@ def settle(tx: Tx, usage: Usage, results: Results, endings: Sequence[Ending]) ->
         return
     now = tx.now
     _release_keys(tx, endings)
-    update_changed(tx, {ending.held.task_id: _task_change(ending, now) for ending in endings})
+    update_ended(tx, {e.held.task_id: _task_end(e, now) for e in endings if e.available_at is None})
+    update_returned(tx, {e.held.task_id: _task_return(e, at, now) for e in endings if (at := e.available_at)})
     update_attempts_ended(tx, {ending.held.attempt_id: _attempt_end(ending, now) for ending in endings})
     insert_outputs(tx, [(e.held.task_id, e.held.epoch, e.output) for e in endings if e.output is not None])
-    add_ready(tx, _ready_lanes(endings, now))
+    ready = [e.held.task_id for e in endings if e.available_at is not None and e.available_at <= now]
+    add_ready(tx, lanes_of(tx, select_tasks(tx, ready).values()))
     for ending in endings:
         _count(usage, results, ending)
 
@@ -90,7 +91,7 @@ def _count(usage: Usage, results: Results, ending: Ending) -> None:
                 queue_id=held.queue_id,
                 task_id=held.task_id,
                 epoch=held.epoch,
-                from_state=held.task_state,
+                from_state=held.attempt_state,  # a task that is held stands where its attempt does
                 to_state=ending.task_state,
                 error_code=ending.failure.code if ending.failure else None,
                 revision=held.revision + 1,
@@ -109,32 +110,34 @@ def _release_keys(tx: Tx, endings: Iterable[Ending]) -> None:
         set_occupied(tx, namespace_id, [digest for digest, _ in held], occupied=False)
 
 
-def _task_change(ending: Ending, now: datetime) -> TaskChange:
-    held = ending.held
-    waiting_until = ending.available_at
-    ready = waiting_until is not None and waiting_until <= now
-    return TaskChange(
+def _task_end(ending: Ending, now: datetime) -> TaskEnd:
+    held, failure = ending.held, ending.failure
+    return TaskEnd(
         state=ending.task_state,
-        ready=1 if ready else None,
-        available_at=held.available_at if waiting_until is None else waiting_until,
-        due_at=None if ready else waiting_until,
-        unstarted_deadline_at=None
-        if waiting_until is None
-        else unstarted_deadline(held.attempts_used, held.start_deadline_at, held.deadline_at),
-        error_code=ending.failure.code if ending.failure else None,
-        error_message=ending.failure.message if ending.failure else None,
+        attempts_used=held.attempts_used,
+        error_code=failure.code if failure else None,
+        error_message=failure.message if failure else None,
         finished_at=now if ending.task_state in TERMINAL else None,
         cancel_requested_at=ending.cancel_requested_at or held.cancel_requested_at,
         updated_at=now,
     )
 
 
-def unstarted_deadline(
-    attempts_used: int, start_deadline_at: datetime | None, deadline_at: datetime | None
-) -> datetime | None:
-    """Return when a task that waits for a Start fails: the earlier of its deadlines, None without any."""
-    deadlines = [deadline_at] if attempts_used else [start_deadline_at, deadline_at]
-    return min((at for at in deadlines if at is not None), default=None)
+def _task_return(ending: Ending, available_at: datetime, now: datetime) -> TaskReturn:
+    held, failure = ending.held, ending.failure
+    ready = available_at <= now
+    return TaskReturn(
+        ready=1 if ready else None,
+        available_at=available_at,
+        due_at=None if ready else available_at,
+        unstarted_deadline_at=unstarted_deadline(
+            held.attempts_used, held.start_deadline_at, held.deadline_at
+        ),
+        attempts_used=held.attempts_used,
+        error_code=failure.code if failure else None,
+        error_message=failure.message if failure else None,
+        updated_at=now,
+    )
 
 
 def _attempt_end(ending: Ending, now: datetime) -> AttemptEnd:
@@ -147,29 +150,6 @@ def _attempt_end(ending: Ending, now: datetime) -> AttemptEnd:
         error_code=ending.failure.code if ending.failure else None,
         error_message=ending.failure.message if ending.failure else None,
     )
-
-
-def _ready_lanes(endings: Iterable[Ending], now: datetime) -> list[LaneRow]:
-    lanes: dict[bytes, LaneRow] = {}
-    for ending in endings:
-        if ending.available_at is None or ending.available_at > now:
-            continue
-        held = ending.held
-        head = dispatch_at(ending.available_at, held.priority)
-        known = lanes.get(held.lane_id)
-        if known is None or head < known.head_dispatch_at:
-            lanes[held.lane_id] = LaneRow(
-                lane_id=held.lane_id,
-                application_id=held.application_id,
-                namespace_id=held.namespace_id,
-                queue_id=held.queue_id,
-                handler_digest=handler_digest(held.handler, held.handler_version),
-                key_digest=held.key_digest or NO_KEY,
-                head_dispatch_at=head,
-                occupied=0,  # its key has just been released
-                touched_at=now,
-            )
-    return list(lanes.values())
 
 
 def _result_event(row: TaskResult, sequence: int, now: datetime) -> ResultEventRow:

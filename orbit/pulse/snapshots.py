@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from orbit.domain.keys import text_of
-from orbit.domain.states import OnUnknown, TaskState
+from orbit.domain.states import AttemptState, OnUnknown, TaskState
 from orbit.pulse.views import TaskView
+from orbit.store.sql.attempts import HeldRow, select_live_of_tasks
 from orbit.store.sql.tasks import TaskRow
+from orbit.store.transaction import Tx
 
 
 def task_view(row: TaskRow) -> TaskView:
@@ -44,6 +47,22 @@ def task_view(row: TaskRow) -> TaskView:
         error_code=row.error_code,
         error_message=row.error_message,
     )
+
+
+def overlay(row: TaskRow, held: HeldRow | None) -> TaskRow:
+    """Complete a task's row with what its live attempt alone knows: that it runs, and that this Start is used.
+
+    A Start writes the attempt's row and leaves the task's LEASED: one row less in the busiest transaction.
+    """
+    if held is None or row.state != TaskState.LEASED or held.attempt_state != AttemptState.RUNNING:
+        return row
+    return row._replace(state=TaskState.RUNNING, attempts_used=held.attempts_used)
+
+
+def current(tx: Tx, rows: Sequence[TaskRow]) -> list[TaskRow]:
+    """Complete rows that were read from the table; one more read if any task is held."""
+    held = select_live_of_tasks(tx, [row.task_id for row in rows if row.state == TaskState.LEASED])
+    return [overlay(row, held.get(row.task_id)) for row in rows]
 
 
 def accepted_view(row: TaskRow) -> TaskView:

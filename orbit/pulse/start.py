@@ -20,13 +20,16 @@ from orbit.domain.limits import ATTEMPT_DEADLINE_GRACE_MS
 from orbit.domain.states import AttemptState
 from orbit.pulse.commands import StartAttempt, Started
 from orbit.pulse.endings import DEADLINE_EXCEEDED, START_DEADLINE_EXCEEDED, deadline_passed
+from orbit.pulse.renew import capped
 from orbit.pulse.usage import Usage
 from orbit.store.sql.attempts import AttemptStart, HeldRow, update_attempts_started
 from orbit.store.sql.fences import FenceRow
-from orbit.store.sql.tasks import update_started
+from orbit.store.sql.tasks import clear_unstarted_deadlines
 from orbit.store.transaction import Tx
 
 _MS = timedelta(milliseconds=1)
+# A lease with this part of its length left needs no extension: renewals come after a third of it.
+_FRESH = 5 / 6
 _GRACE = timedelta(milliseconds=ATTEMPT_DEADLINE_GRACE_MS)
 
 
@@ -58,9 +61,12 @@ class Starts:
 
     def flush(self) -> None:
         """Store the grants. Locks: tasks (rank 7), attempts (8)."""
-        if self.granted:
-            update_started(self.tx, [self.held[attempt_id].task_id for attempt_id in self.granted])
-            update_attempts_started(self.tx, self.granted)
+        update_attempts_started(self.tx, self.granted)
+        bounded = [
+            held.task_id for held in map(self.held.__getitem__, self.granted) if held.unstarted_deadline_at
+        ]
+        if bounded:
+            clear_unstarted_deadlines(self.tx, bounded)
 
     def _again(self, held: HeldRow, command: StartAttempt) -> Started | OrbitError:
         if held.start_command_id != command.command_id.encode():
@@ -91,9 +97,7 @@ class Starts:
         now = self.tx.now
         deadline_at = _attempt_deadline(held, now)
         cap = None if deadline_at is None else deadline_at + _GRACE
-        expires_at = now + command.lease_ms * _MS
-        if cap is not None and cap < expires_at:
-            expires_at = cap
+        expires_at = _lease_end(held, command, cap, now)
         self.usage.queue(held.queue_id).count_start(now)
         self.granted[held.attempt_id] = AttemptStart(
             started_at=now,
@@ -117,6 +121,16 @@ def start_attempts(starts: Starts, commands: Sequence[StartAttempt]) -> list[Sta
     outcomes = [starts.start(command) for command in commands]
     starts.flush()
     return outcomes
+
+
+def _lease_end(held: HeldRow, command: StartAttempt, cap: datetime | None, now: datetime) -> datetime:
+    """Return the lease's end from the Start on.
+
+    The claim's own lease goes on while it is fresh: an index entry that needn't move. Otherwise a full one begins.
+    """
+    assert held.lease_expires_at is not None
+    fresh = held.lease_expires_at >= now + command.lease_ms * _FRESH * _MS
+    return capped(held.lease_expires_at if fresh else now + command.lease_ms * _MS, cap)
 
 
 def _attempt_deadline(held: HeldRow, now: datetime) -> datetime | None:

@@ -25,8 +25,8 @@ from orbit.kernel.caller import Caller, Token
 from orbit.kernel.idempotency import replayed
 from orbit.kernel.identity import read_callers
 from orbit.pulse.commands import SubmitTask, TaskAnswer
-from orbit.pulse.promote import lanes_of
-from orbit.pulse.settle import unstarted_deadline
+from orbit.pulse.endings import unstarted_deadline
+from orbit.pulse.lanes import lanes_of
 from orbit.pulse.snapshots import accepted_view
 from orbit.pulse.usage import Usage, lock_usage
 from orbit.store.sql.lanes import add_ready

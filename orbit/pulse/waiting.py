@@ -11,7 +11,7 @@ from orbit.pulse.endings import Failure
 from orbit.pulse.settle import Results, TaskResult
 from orbit.pulse.usage import Usage
 from orbit.store.sql.lanes import recompute_heads
-from orbit.store.sql.tasks import TaskChange, TaskRow, update_changed
+from orbit.store.sql.tasks import TaskEnd, TaskRow, update_ended
 from orbit.store.transaction import Tx
 
 
@@ -29,7 +29,7 @@ def end_waiting(tx: Tx, usage: Usage, results: Results, ends: Sequence[WaitingEn
     """End tasks that wait. Locks: tasks (rank 7); lane rows under the application's write lock."""
     if not ends:
         return
-    update_changed(tx, {end.task.task_id: _change(end, tx.now) for end in ends})
+    update_ended(tx, {end.task.task_id: _end(end, tx.now) for end in ends})
     recompute_heads(tx, [end.task.lane_id for end in ends if end.task.ready])
     for end in ends:
         usage.add_unfinished(end.task.queue_id, -1)
@@ -47,13 +47,10 @@ def end_waiting(tx: Tx, usage: Usage, results: Results, ends: Sequence[WaitingEn
         )
 
 
-def _change(end: WaitingEnd, now: datetime) -> TaskChange:
-    return TaskChange(
+def _end(end: WaitingEnd, now: datetime) -> TaskEnd:
+    return TaskEnd(
         state=end.state,
-        ready=None,
-        available_at=end.task.available_at,
-        due_at=None,
-        unstarted_deadline_at=None,
+        attempts_used=end.task.attempts_used,
         error_code=end.failure.code if end.failure else end.task.error_code,
         error_message=end.failure.message if end.failure else end.task.error_message,
         finished_at=now,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
+from pymysql.constants import CLIENT
+
 from orbit.store.driver import DriverConnection
 from orbit.store.dsn import Dsn
 
@@ -42,6 +44,8 @@ def connect(
         read_timeout=read_timeout,
         write_timeout=read_timeout,
         autocommit=autocommit,
+        # A transaction sends its writes together with its next read (`Tx.write`): one round trip instead of many.
+        client_flag=CLIENT.MULTI_STATEMENTS,
         **_tls_arguments(dsn),
     )
     try:

@@ -73,6 +73,16 @@ class DriverConnection(_Base):
             self.server_status = result.server_status
         return int(result.affected_rows or 0)
 
+    def send(self, statements: Sequence[str]) -> int:
+        """Run statements in order in one round trip; keep the last one's result and return its affected rows.
+
+        The server stops at the first that fails, and that failure is raised.
+        """
+        affected = int(self.query(";".join(statements)))
+        for _ in statements[1:]:
+            affected = self._read_query_result()
+        return affected
+
     @property
     def result_rows(self) -> Sequence[Row]:
         """The rows of the last query."""

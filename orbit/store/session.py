@@ -88,6 +88,7 @@ class Session:
                 connection = self._open()
                 tx = Tx(connection, resolving=tries.unknown)
                 result = work(tx)
+                tx.flush()
                 committing = True
                 connection.commit()
             except MySQLError as error:

@@ -10,6 +10,9 @@ from typing import Any
 from orbit.domain.errors import InvariantViolation
 from orbit.store.driver import DriverConnection, Row, literal
 
+# One packet holds at most 16 MiB on MariaDB; a body that is larger than this travels alone.
+_PENDING_MAX_CHARS = 4 * 1024 * 1024
+
 
 class Rank(IntEnum):
     """The order in which rows may be locked: skip ranks, never go back."""
@@ -35,12 +38,14 @@ class Tx:
     repeats work whose COMMIT got no answer: identities made before the transaction may already be stored.
     """
 
-    __slots__ = ("_connection", "_now", "_rank", "resolving", "statements")
+    __slots__ = ("_connection", "_now", "_pending", "_pending_size", "_rank", "resolving", "statements")
 
     def __init__(self, connection: DriverConnection, *, resolving: bool = False) -> None:
         self._connection = connection
         self._now: datetime | None = None
         self._rank = 0
+        self._pending: list[str] = []
+        self._pending_size = 0
         self.resolving = resolving
         self.statements = 0
 
@@ -62,10 +67,18 @@ class Tx:
         self._rank = rank
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> int:
-        """Run one statement and return the number of rows it changed."""
-        text = sql % tuple([literal(value) for value in params]) if params else sql
-        self.statements += 1
-        return self._connection.query(text)
+        """Run one statement at once and return the number of rows it changed."""
+        self.write(sql, params)
+        return self.flush()
+
+    def write(self, sql: str, params: Sequence[Any] = ()) -> None:
+        """Run a statement whose result nobody needs: it travels with the next read, or with `flush`."""
+        self._defer(sql % tuple([literal(value) for value in params]) if params else sql)
+
+    def flush(self) -> int:
+        """Send what has been written so far; return the number of rows that the last statement changed."""
+        pending, self._pending, self._pending_size = self._pending, [], 0
+        return self._connection.send(pending) if pending else 0
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> Sequence[Row]:
         """Run a query and return its rows. A list or tuple parameter renders as `(a, b, c)`."""
@@ -80,10 +93,15 @@ class Tx:
         found = self.row(sql, params)
         return found[0] if found else None
 
-    def insert(self, head: str, rows: Iterable[Sequence[Any]], tail: str = "") -> int:
-        """Insert many rows with one statement: `head` up to the word VALUES, `tail` after the rows."""
+    def insert(self, head: str, rows: Iterable[Sequence[Any]], tail: str = "") -> None:
+        """Insert many rows with one statement (`write`): `head` up to the word VALUES, `tail` after the rows."""
         values = ",".join([literal(row) for row in rows])
-        if not values:
-            return 0
+        if values:
+            self._defer(f"{head} VALUES {values} {tail}")
+
+    def _defer(self, statement: str) -> None:
+        if self._pending_size + len(statement) > _PENDING_MAX_CHARS:
+            self.flush()
         self.statements += 1
-        return self._connection.query(f"{head} VALUES {values} {tail}")
+        self._pending.append(statement)
+        self._pending_size += len(statement)

@@ -128,7 +128,8 @@ class CommitProxy(TcpProxy):
         if word in ("COMMIT", "ROLLBACK"):
             statements, stream.statements = tuple(stream.statements), []
             return word == "ROLLBACK" or self._on_commit(link, stream, statements)
-        stream.statements.append(text)
+        # Writes travel together; a semicolon inside a value only splits what a pattern looks at.
+        stream.statements.extend(text.split(";"))
         return True
 
     def _on_commit(self, link: Link, stream: _Stream, statements: tuple[str, ...]) -> bool:

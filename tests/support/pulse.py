@@ -37,10 +37,12 @@ from orbit.pulse.commands import (
 from orbit.pulse.expire import Expired, ExpireReport, expire
 from orbit.pulse.renew import renew_leases
 from orbit.pulse.resume import resume_sessions
+from orbit.pulse.snapshots import current
 from orbit.pulse.submit import submit_tasks
 from orbit.pulse.tick import tick
 from orbit.store.dsn import Dsn
 from orbit.store.session import Session
+from orbit.store.sql.tasks import TaskRow, select_tasks
 from orbit.store.transaction import Tx
 from tests.support.rows import NO_GRACE, set_grace
 from tests.support.tenants import Tenant
@@ -159,8 +161,9 @@ class Pulse:
     def rows(self, table: str, **where: Any) -> list[Row]:
         return self.session.run(lambda tx: select_rows(tx, table, **where))
 
-    def task(self, task_id: bytes) -> Row:
-        return self.row("tasks", task_id=task_id)
+    def task(self, task_id: bytes) -> TaskRow:
+        """Return a task's row, completed with what its live attempt alone knows."""
+        return self.session.run(lambda tx: current(tx, [select_tasks(tx, [task_id])[task_id]])[0])
 
     def attempt(self, assignment: Assignment) -> Row:
         return self.row("attempts", attempt_id=assignment.attempt_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from orbit.store.connection import connect
@@ -27,6 +27,10 @@ class HookedConnection:
     def query(self, sql: str) -> int:
         self._hook(sql)
         return self._connection.query(sql)
+
+    def send(self, statements: Sequence[str]) -> int:
+        """Announce statements that travel together one by one, and run each alone."""
+        return [self.query(statement) for statement in statements][-1]
 
     def commit(self) -> None:
         self._hook("COMMIT")

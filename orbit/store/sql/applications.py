@@ -34,7 +34,7 @@ def lock_application(tx: Tx, application_id: bytes) -> ApplicationRow:
     Locks: the quota row (rank 1). Raises: NotFound for an unknown application.
     """
     tx.enter(Rank.APPLICATION)
-    tx.execute(_LOCK, (application_id,))
+    tx.write(_LOCK, (application_id,))
     row = tx.row(_READ, (application_id,))
     if row is None:
         raise NotFound("application not found")
@@ -44,4 +44,4 @@ def lock_application(tx: Tx, application_id: bytes) -> ApplicationRow:
 
 def update_application_usage(tx: Tx, application_id: bytes, *, unfinished: int, active: int) -> None:
     """Add the two differences; an underflow is a data error of the server (1690), never a negative count."""
-    tx.execute(_USE, (unfinished, active, application_id))
+    tx.write(_USE, (unfinished, active, application_id))

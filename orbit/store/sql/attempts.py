@@ -11,19 +11,16 @@ from orbit.store.transaction import Rank, Tx
 
 
 class HeldRow(NamedTuple):
-    """An attempt joined with its task."""
+    """An attempt joined with its task. `attempts_used` counts this attempt's own Start too."""
 
     attempt_id: bytes
     task_id: bytes
     epoch: int
     attempt_state: str
     key_digest: bytes | None
-    concurrency_token: int | None
     worker_ref: bytes
     session_id: bytes
     lease_expires_at: datetime | None
-    lease_cap_at: datetime | None
-    started_at: datetime | None
     start_command_id: bytes | None
     attempt_deadline_at: datetime | None
     end_command_id: bytes | None
@@ -33,13 +30,9 @@ class HeldRow(NamedTuple):
     application_id: bytes
     namespace_id: bytes
     queue_id: bytes
-    lane_id: bytes
-    handler: str
-    handler_version: str
-    priority: int
     task_state: str
-    available_at: datetime
     start_deadline_at: datetime | None
+    unstarted_deadline_at: datetime | None
     deadline_at: datetime | None
     attempt_timeout_ms: int | None
     max_attempts: int
@@ -91,6 +84,9 @@ class LeaseRow(NamedTuple):
     """What renewing and resuming is judged on."""
 
     attempt_id: bytes
+    task_id: bytes
+    concurrency_token: int | None
+    lease_expires_at: datetime | None
     epoch: int
     state: str
     session_id: bytes
@@ -105,19 +101,19 @@ class Lease(NamedTuple):
 
 
 _HELD = """
-SELECT a.attempt_id, a.task_id, a.epoch, a.state, a.key_digest, a.concurrency_token, a.worker_ref, a.session_id,
-       a.lease_expires_at, a.lease_cap_at, a.started_at, a.start_command_id, a.deadline_at, a.end_command_id,
-       a.result_digest, a.ended_task_state, a.error_code,
-       t.application_id, t.namespace_id, t.queue_id, t.lane_id, t.handler, t.handler_version, t.priority, t.state,
-       t.available_at, t.start_deadline_at, t.deadline_at, t.attempt_timeout_ms, t.max_attempts, t.backoff,
-       t.backoff_initial_ms, t.backoff_max_ms, t.on_unknown, t.attempts_used, t.cancel_requested_at, t.revision
+SELECT a.attempt_id, a.task_id, a.epoch, a.state, a.key_digest, a.worker_ref, a.session_id,
+       a.lease_expires_at, a.start_command_id, a.deadline_at, a.end_command_id, a.result_digest, a.ended_task_state,
+       a.error_code, t.application_id, t.namespace_id, t.queue_id, t.state, t.start_deadline_at,
+       t.unstarted_deadline_at, t.deadline_at, t.attempt_timeout_ms, t.max_attempts, t.backoff, t.backoff_initial_ms,
+       t.backoff_max_ms, t.on_unknown, t.attempts_used + (a.state = 'RUNNING'), t.cancel_requested_at, t.revision
 FROM attempts a JOIN tasks t ON t.task_id = a.task_id
 """
 _HELD_BY_ID = _HELD + "WHERE a.attempt_id IN %s"
 _HELD_BY_TASK = _HELD + "WHERE a.task_id IN %s AND a.epoch = t.epoch AND a.lease_expires_at IS NOT NULL"
 
 _LEASES = """
-SELECT a.attempt_id, a.epoch, a.state, a.session_id, a.worker_ref, a.lease_cap_at, t.cancel_requested_at
+SELECT a.attempt_id, a.task_id, a.concurrency_token, a.lease_expires_at, a.epoch, a.state, a.session_id, a.worker_ref,
+       a.lease_cap_at, t.cancel_requested_at
 FROM attempts a JOIN tasks t ON t.task_id = a.task_id
 WHERE a.attempt_id IN %s
 """
@@ -182,6 +178,13 @@ def lock_leases(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, LeaseRow]:
     tx.enter(Rank.ATTEMPT)
     sql = "SELECT attempt_id FROM attempts FORCE INDEX (uq_attempts_attempt_id) WHERE attempt_id IN %s FOR UPDATE"
     tx.rows(sql, (sorted(attempt_ids),))
+    return select_leases(tx, attempt_ids)
+
+
+def select_leases(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, LeaseRow]:
+    """Read the same without locks."""
+    if not attempt_ids:
+        return {}
     rows = map(LeaseRow._make, tx.rows(_LEASES, (sorted(attempt_ids),)))
     return {row.attempt_id: row for row in rows}
 

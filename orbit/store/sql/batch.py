@@ -21,10 +21,10 @@ class UpdateById:
     columns: tuple[str, ...]
     always: str
 
-    def run(self, tx: Tx, changes: Mapping[bytes, Sequence[Any]]) -> int:
+    def run(self, tx: Tx, changes: Mapping[bytes, Sequence[Any]]) -> None:
         """Apply `changes` (id to the columns' values). A value that all rows share is set plainly, others by CASE."""
         if not changes:
-            return 0
+            return
         ids = sorted(changes)
         parts, params = [self.always] if self.always else [], list[Any]()
         for position, column in enumerate(self.columns):
@@ -37,7 +37,7 @@ class UpdateById:
                 parts.append(f"{column} = CASE {self.key} {branches} END")
                 params += [item for pair in zip(ids, values, strict=True) for item in pair]
         params.append(ids)
-        return tx.execute(
+        tx.write(
             f"UPDATE {self.table} FORCE INDEX ({self.index}) SET {', '.join(parts)} WHERE {self.key} IN %s",
             params,
         )

@@ -33,7 +33,7 @@ class StateEventRow(NamedTuple):
 def allocate_sequences(tx: Tx, namespace_id: bytes, count: int) -> int:
     """Take the stream row's lock, last of all, and return the first of `count` consecutive numbers (rank 9)."""
     tx.enter(Rank.STREAM)
-    tx.execute(
+    tx.write(
         "UPDATE namespace_streams SET last_sequence = last_sequence + %s WHERE namespace_id = %s",
         (count, namespace_id),
     )

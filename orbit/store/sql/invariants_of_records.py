@@ -104,7 +104,8 @@ LANES: Final = (
         FROM queues q JOIN tasks t ON t.queue_id = q.queue_id
         WHERE {{q}} AND ((t.state = 'WAITING') <> (t.ready IS NOT NULL OR t.due_at IS NOT NULL)
             OR (t.ready IS NOT NULL AND t.due_at IS NOT NULL) OR (t.due_at <> t.available_at)
-            OR (t.unstarted_deadline_at IS NOT NULL AND t.state NOT IN ('WAITING', 'LEASED')))""",
+            OR (t.unstarted_deadline_at IS NOT NULL AND (t.state NOT IN ('WAITING', 'LEASED') OR EXISTS (
+                SELECT 1 FROM attempts a WHERE a.task_id = t.task_id AND a.epoch = t.epoch AND a.state = 'RUNNING'))))""",
     ),
 )
 

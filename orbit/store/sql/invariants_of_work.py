@@ -13,19 +13,19 @@ ATTEMPTS: Final = (
         WHERE a.lease_expires_at IS NOT NULL AND {{a}} GROUP BY a.task_id HAVING COUNT(*) > 1""",
     ),
     Check(
-        "I1 a live attempt is its task's newest and shares its state",
+        "I1 a live attempt is its task's newest, and the task is held",
         f"""SELECT CONCAT({task_text("a")}, ' epoch ', a.epoch, ' is ', a.state, ', its task ',
             COALESCE(t.state, 'missing'))
         FROM attempts a LEFT JOIN tasks t ON t.task_id = a.task_id
         WHERE a.lease_expires_at IS NOT NULL AND {{a}}
-          AND (t.task_id IS NULL OR t.state <> a.state OR t.epoch <> a.epoch)""",
+          AND (t.task_id IS NULL OR t.state <> 'LEASED' OR t.epoch <> a.epoch)""",
     ),
     Check(
-        "I1 a leased or running task has its live attempt",
+        "I1 a held task has its live attempt",
         f"""SELECT CONCAT({task_text()}, ' is ', t.state, ', its attempt ', COALESCE(a.state, 'missing'))
         FROM queues q JOIN tasks t ON t.queue_id = q.queue_id
         LEFT JOIN attempts a ON a.task_id = t.task_id AND a.epoch = t.epoch
-        WHERE {{q}} AND t.state IN ('LEASED', 'RUNNING') AND (a.state IS NULL OR a.state <> t.state)""",
+        WHERE {{q}} AND t.state = 'LEASED' AND a.lease_expires_at IS NULL""",
     ),
     Check(
         "I1 epochs and Starts are counted",
@@ -34,7 +34,7 @@ ATTEMPTS: Final = (
         FROM queues q JOIN tasks t ON t.queue_id = q.queue_id LEFT JOIN attempts a ON a.task_id = t.task_id
         WHERE {{q}} GROUP BY t.task_id, t.epoch, t.attempts_used
         HAVING t.epoch <> COUNT(a.epoch) OR t.epoch <> COALESCE(MAX(a.epoch), 0)
-            OR t.attempts_used <> COUNT(a.started_at)""",
+            OR t.attempts_used <> COUNT(IF(a.ended_at IS NULL, NULL, a.started_at))""",
     ),
     Check(
         "I1 an ended attempt says when and what its task became",
@@ -102,21 +102,21 @@ KEYS: Final = (
 COUNTERS: Final = (
     Check(
         "I5 a queue's counters equal their recount",
-        """SELECT CONCAT('queue ', LOWER(HEX(q.queue_id)), ' counts ', u.unfinished, '/', u.active, '/',
-            u.leased_unstarted, ', has ', COALESCE(SUM(t.state IN ('WAITING', 'LEASED', 'RUNNING', 'NEEDS_REVIEW')), 0),
-            '/', COALESCE(SUM(t.state IN ('LEASED', 'RUNNING')), 0), '/', COALESCE(SUM(t.state = 'LEASED'), 0))
+        """SELECT CONCAT('queue ', LOWER(HEX(q.queue_id)), ' counts ', u.unfinished, '/', u.active, ', has ',
+            COALESCE(SUM(t.state IN ('WAITING', 'LEASED', 'NEEDS_REVIEW')), 0), '/', COALESCE(SUM(t.state = 'LEASED'), 0))
         FROM queues q JOIN queue_usage u ON u.queue_id = q.queue_id LEFT JOIN tasks t ON t.queue_id = q.queue_id
-        WHERE {q} GROUP BY q.queue_id, u.unfinished, u.active, u.leased_unstarted
-        HAVING u.unfinished <> COALESCE(SUM(t.state IN ('WAITING', 'LEASED', 'RUNNING', 'NEEDS_REVIEW')), 0)
-            OR u.active <> COALESCE(SUM(t.state IN ('LEASED', 'RUNNING')), 0)
-            OR u.leased_unstarted <> COALESCE(SUM(t.state = 'LEASED'), 0)""",
+        WHERE {q} GROUP BY q.queue_id, u.unfinished, u.active
+        HAVING u.unfinished <> COALESCE(SUM(t.state IN ('WAITING', 'LEASED', 'NEEDS_REVIEW')), 0)
+            OR u.active <> COALESCE(SUM(t.state = 'LEASED'), 0)""",
     ),
     Check(
         "I5 a queue's live attempts equal its counter",
-        """SELECT CONCAT('queue ', LOWER(HEX(q.queue_id)), ' counts ', u.active, ', has ', COUNT(a.attempt_id))
+        """SELECT CONCAT('queue ', LOWER(HEX(q.queue_id)), ' counts ', u.active, '/', u.leased_unstarted,
+            ', has ', COUNT(a.attempt_id), '/', COUNT(IF(a.state = 'LEASED', 1, NULL)))
         FROM queues q JOIN queue_usage u ON u.queue_id = q.queue_id
         LEFT JOIN attempts a ON a.queue_id = q.queue_id AND a.lease_expires_at IS NOT NULL
-        WHERE {q} GROUP BY q.queue_id, u.active HAVING u.active <> COUNT(a.attempt_id)""",
+        WHERE {q} GROUP BY q.queue_id, u.active, u.leased_unstarted
+        HAVING u.active <> COUNT(a.attempt_id) OR u.leased_unstarted <> COUNT(IF(a.state = 'LEASED', 1, NULL))""",
     ),
     Check(
         "I5 an application's counters equal its queues' sums",

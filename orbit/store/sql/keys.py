@@ -48,4 +48,4 @@ def take_keys(tx: Tx, keys: Iterable[KeyRow]) -> None:
 def release_keys(tx: Tx, namespace_id: bytes, held: Sequence[tuple[bytes, bytes]]) -> None:
     """Release keys given as (digest, holding attempt); releasing raises the token too. Locks: key rows (rank 6)."""
     digests, holders = sorted(pair[0] for pair in held), sorted(pair[1] for pair in held)
-    tx.execute(_RELEASE, (namespace_id, digests, holders))
+    tx.write(_RELEASE, (namespace_id, digests, holders))

@@ -56,9 +56,9 @@ def recompute_heads(tx: Tx, lane_ids: Iterable[bytes]) -> None:
     """Set the heads of lanes that ready tasks have left. Locks: lane rows (rank 6, sorted)."""
     ids = sorted(set(lane_ids))
     if ids:
-        tx.execute(_RECOMPUTE, (tx.now, ids))
+        tx.write(_RECOMPUTE, (tx.now, ids))
 
 
 def set_occupied(tx: Tx, namespace_id: bytes, key_digests: Sequence[bytes], *, occupied: bool) -> None:
     """Flip a key's lanes, in whatever queue they are. Locks: lane rows (rank 6)."""
-    tx.execute(_OCCUPY, (int(occupied), namespace_id, sorted(key_digests)))
+    tx.write(_OCCUPY, (int(occupied), namespace_id, sorted(key_digests)))

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from orbit.domain.states import LIVE, TaskState
 from orbit.store.sql.tasks import TASK_COLUMNS, TaskRow
 from orbit.store.transaction import Tx
+
+_HELD_AS = """
+EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = tasks.task_id AND a.epoch = tasks.epoch AND a.state = %s)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,10 @@ def page_statement(page: TaskPage) -> tuple[str, list[Any]]:
     if page.state is not None:
         index = "ix_tasks_list_state"
         where.append("state = %s")
+        params.append(TaskState.LEASED if page.state in LIVE else page.state)
+    if page.state in LIVE:
+        # A held task stands where its live attempt does; they are at most as many as the queue's permits.
+        where.append(_HELD_AS)
         params.append(page.state)
     if page.business_key_digest is not None:
         # Few tasks share a business key, so that with both filters this index reads the fewest rows.

@@ -54,14 +54,36 @@ class TaskRow(NamedTuple):
     finished_at: datetime | None
 
 
-class TaskChange(NamedTuple):
-    """What a task becomes when it leaves a live attempt, or is ended while waiting."""
+class ClaimRow(NamedTuple):
+    """What of a task a claim decides on and tells its worker."""
 
+    task_id: bytes
+    application_id: bytes
+    namespace_id: bytes
+    queue_id: bytes
+    lane_id: bytes
+    handler: str
+    handler_version: str
+    payload_version: str
+    business_key: bytes | None
+    concurrency_key: bytes | None
+    key_digest: bytes
+    priority: int
     state: str
     ready: int | None
     available_at: datetime
-    due_at: datetime | None
     unstarted_deadline_at: datetime | None
+    deadline_at: datetime | None
+    max_attempts: int
+    epoch: int
+    attempts_used: int
+
+
+class TaskEnd(NamedTuple):
+    """What a task becomes that waits no more: terminal, or in review."""
+
+    state: str
+    attempts_used: int
     error_code: str | None
     error_message: str | None
     finished_at: datetime | None
@@ -69,14 +91,36 @@ class TaskChange(NamedTuple):
     updated_at: datetime
 
 
+class TaskReturn(NamedTuple):
+    """What a task becomes that waits again."""
+
+    ready: int | None
+    available_at: datetime
+    due_at: datetime | None
+    unstarted_deadline_at: datetime | None
+    attempts_used: int
+    error_code: str | None
+    error_message: str | None
+    updated_at: datetime
+
+
 TASK_COLUMNS = ", ".join(TaskRow._fields)
 
-_CHANGE = UpdateById(
+CLAIM_COLUMNS = ", ".join(ClaimRow._fields)
+
+_END = UpdateById(
     table="tasks",
     index="PRIMARY",
     key="task_id",
-    columns=TaskChange._fields,
-    always="revision = revision + 1",
+    columns=TaskEnd._fields,
+    always="revision = revision + 1, ready = NULL, due_at = NULL, unstarted_deadline_at = NULL",
+)
+_RETURN = UpdateById(
+    table="tasks",
+    index="PRIMARY",
+    key="task_id",
+    columns=TaskReturn._fields,
+    always="revision = revision + 1, state = 'WAITING'",
 )
 
 _LEASE = """
@@ -85,11 +129,8 @@ SET state = 'LEASED', ready = NULL, epoch = epoch + 1, revision = revision + 1, 
 WHERE task_id IN %s
 """
 
-_START = """
-UPDATE tasks FORCE INDEX (PRIMARY)
-SET state = 'RUNNING', attempts_used = attempts_used + 1, unstarted_deadline_at = NULL, revision = revision + 1,
-    updated_at = %s
-WHERE task_id IN %s
+_CLEAR_DEADLINE = """
+UPDATE tasks FORCE INDEX (PRIMARY) SET unstarted_deadline_at = NULL, revision = revision + 1 WHERE task_id IN %s
 """
 
 _PROMOTE = """
@@ -128,22 +169,37 @@ def select_payloads(tx: Tx, task_ids: Sequence[bytes]) -> dict[bytes, bytes]:
     return {row[0]: row[1] for row in rows}
 
 
-def update_changed(tx: Tx, changes: Mapping[bytes, TaskChange]) -> None:
-    """Store what tasks become. Locks: the task rows (rank 7, sorted)."""
-    _CHANGE.run(tx, changes)
+def select_claimed(tx: Tx, task_ids: Sequence[bytes]) -> dict[bytes, ClaimRow]:
+    """Read what claims need of tasks by id; takes no locks."""
+    if not task_ids:
+        return {}
+    sql = f"SELECT {CLAIM_COLUMNS} FROM tasks WHERE task_id IN %s"
+    rows = map(ClaimRow._make, tx.rows(sql, (list(task_ids),)))
+    return {row.task_id: row for row in rows}
+
+
+def update_ended(tx: Tx, ends: Mapping[bytes, TaskEnd]) -> None:
+    """Store ends. Locks: the task rows (rank 7, sorted)."""
+    _END.run(tx, ends)
+
+
+def update_returned(tx: Tx, returns: Mapping[bytes, TaskReturn]) -> None:
+    """Store returns to WAITING. Locks: the task rows (rank 7, sorted)."""
+    _RETURN.run(tx, returns)
 
 
 def update_leased(tx: Tx, task_ids: Sequence[bytes]) -> None:
-    tx.execute(_LEASE, (tx.now, sorted(task_ids)))
+    tx.write(_LEASE, (tx.now, sorted(task_ids)))
 
 
-def update_started(tx: Tx, task_ids: Sequence[bytes]) -> None:
-    tx.execute(_START, (tx.now, sorted(task_ids)))
+def clear_unstarted_deadlines(tx: Tx, task_ids: Sequence[bytes]) -> None:
+    """Take started tasks out of the deadline index; a Start changes nothing else of a task's row."""
+    tx.write(_CLEAR_DEADLINE, (sorted(task_ids),))
 
 
 def update_promoted(tx: Tx, task_ids: Sequence[bytes]) -> None:
-    tx.execute(_PROMOTE, (tx.now, sorted(task_ids)))
+    tx.write(_PROMOTE, (tx.now, sorted(task_ids)))
 
 
 def update_cancel_intent(tx: Tx, task_ids: Sequence[bytes]) -> None:
-    tx.execute(_INTEND_CANCEL, (tx.now, tx.now, sorted(task_ids)))
+    tx.write(_INTEND_CANCEL, (tx.now, tx.now, sorted(task_ids)))

@@ -49,7 +49,6 @@ result_events = Table(
     name("task_state", 16, "进入的状态：SUCCEEDED、FAILED、CANCELLED 或 NEEDS_REVIEW"),
     name("error_code", 64, "失败代码；没有为 NULL", null=True),
     instant("occurred_at", "发生时刻，UTC，数据库时间"),
-    Index("ix_result_events_task", "task_id"),
     comment="结果事件：任务每次进入终态或待核查一行，供可靠订阅",
     **TABLE_OPTIONS,
 )

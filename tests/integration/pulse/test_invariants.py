@@ -54,12 +54,12 @@ CORRUPTIONS: list[tuple[str, str]] = [
         ),
     ),
     (
-        "I1 a live attempt is its task's newest and shares its state",
+        "I1 a live attempt is its task's newest, and the task is held",
         "UPDATE tasks SET epoch = 2 WHERE task_id = :running",
     ),
     (
-        "I1 a leased or running task has its live attempt",
-        "UPDATE attempts SET state = 'UNKNOWN', lease_expires_at = NULL WHERE attempt_id = :attempt",
+        "I1 a held task has its live attempt",
+        "UPDATE attempts SET state = 'UNKNOWN', lease_expires_at = NULL, ended_at = leased_at WHERE attempt_id = :attempt",
     ),
     ("I1 epochs and Starts are counted", "UPDATE tasks SET attempts_used = 2 WHERE task_id = :running"),
     (
@@ -107,7 +107,7 @@ CORRUPTIONS: list[tuple[str, str]] = [
         "UPDATE queue_usage SET unfinished = unfinished + 1 WHERE queue_id = :queue",
     ),
     (
-        "I5 a queue's counters equal their recount",
+        "I5 a queue's live attempts equal its counter",
         "UPDATE queue_usage SET leased_unstarted = 1 WHERE queue_id = :queue",
     ),
     (
