@@ -30,6 +30,8 @@ WATCH_SECONDS: Final = 1.0
 # Bodies of unanswered results that one connection may have in memory; more of them wait unread.
 UNANSWERED_BYTES: Final = 4 * limits.MIB
 REASON_MAX_BYTES: Final = 120
+# Small, since all frames in it are handled in one go: thousands of tiny ones must not delay other connections.
+RECEIVE_BYTES: Final = 16 * limits.KIB
 
 Receive = Callable[[WorkerSession, Sequence[Any]], None]
 
@@ -38,7 +40,7 @@ async def read_request(nursery: trio.Nursery, wire: Wire) -> WebSocketRequest | 
     """Read a client's opening handshake; None if it doesn't come in time."""
     with trio.move_on_after(HANDSHAKE_SECONDS):
         request: WebSocketRequest = await wrap_server_stream(
-            nursery, wire, max_message_size=limits.FRAME_MAX_BYTES, receive_buffer_size=64 * limits.KIB
+            nursery, wire, max_message_size=limits.FRAME_MAX_BYTES, receive_buffer_size=RECEIVE_BYTES
         )
         return request
     return None

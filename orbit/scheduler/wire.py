@@ -9,8 +9,8 @@ import trio
 from orbit.domain.limits import KIB, MIB
 
 CHUNK_BYTES: Final = 64 * KIB
-# A message of 1 MiB in one-byte fragments takes about 7 MiB on the wire.
-UNREAD_MAX_BYTES: Final = 16 * MIB
+# Room for a message of 1 MiB in fragments of a few bytes, each with its header.
+UNREAD_MAX_BYTES: Final = 4 * MIB
 
 
 class Wire(trio.abc.Stream):

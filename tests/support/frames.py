@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection, connect_websocket_url
+from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection, wrap_client_stream
 
 from orbit.domain.ids import id_text
 from tests.support.tenants import Tenant
@@ -145,15 +145,20 @@ async def connected(
     url: str, tenant: Tenant, *, token: str | None = None, subprotocols: Sequence[str] = (SUBPROTOCOL,)
 ) -> AsyncIterator[FrameWorker]:
     """Connect a worker; leaving cuts the connection without a goodbye unless it has ended."""
-    async with trio.open_nursery() as nursery:
-        socket = await connect_websocket_url(
-            nursery,
-            url + PATH,
-            subprotocols=list(subprotocols),
-            extra_headers=bearer(token or tenant.token_text),
-        )
-        try:
+    host, _, port = url.removeprefix("ws://").partition("/")[0].rpartition(":")
+    path = url.removeprefix("ws://").partition("/")[2]
+    stream = await trio.open_tcp_stream(host, int(port))
+    try:
+        async with trio.open_nursery() as nursery:
+            socket = await wrap_client_stream(
+                nursery,
+                stream,
+                f"{host}:{port}",
+                f"/{path}{PATH}" if path else PATH,
+                subprotocols=list(subprotocols),
+                extra_headers=bearer(token or tenant.token_text),
+            )
             yield FrameWorker(socket, tenant)
-        finally:
             nursery.cancel_scope.cancel()
-            await trio.aclose_forcefully(socket._stream)
+    finally:
+        await trio.aclose_forcefully(stream)
