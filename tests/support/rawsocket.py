@@ -22,7 +22,7 @@ class RawSocket:
 
     @classmethod
     async def connect(cls, port: int, token: str, *, receive_buffer: int | None = None) -> RawSocket:
-        """Open, upgrade, and read the server's 101; a small `receive_buffer` makes a peer that doesn't read felt soon."""
+        """Open and upgrade; a small `receive_buffer` makes a peer that doesn't read felt soon."""
         sock = trio.socket.socket()
         if receive_buffer is not None:
             sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, receive_buffer)

@@ -42,8 +42,11 @@ BAD_FRAMES = {
     "epoch zero": '{"type":"start","id":"1","attempt_id":"%s","epoch":"0"}' % ("0" * 32),
     "unknown outcome": '{"type":"result","id":"1","attempt_id":"%s","epoch":"1","outcome":"DONE"}'
     % ("0" * 32),
-    "deep": '{"type":"result","id":"1","attempt_id":"%s","epoch":"1","outcome":"SUCCEEDED","output":%s}'
-    % ("0" * 32, "[" * 100 + "]" * 100),
+    "deep": '{"type":"result","id":"1","attempt_id":"%s","epoch":"1","outcome":"SUCCEEDED","output":'
+    % ("0" * 32)
+    + "[" * 100
+    + "]" * 100
+    + "}",
     "very deep": "[" * 200_000,
 }
 

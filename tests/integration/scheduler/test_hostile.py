@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from contextlib import suppress
 
 import pytest
 import trio
@@ -14,6 +15,7 @@ from tests.support.frames import FrameWorker, connected
 from tests.support.pulse import Pulse
 from tests.support.rawsocket import CLOSE, PING, PONG, TEXT, RawSocket, frame
 from tests.support.tenants import Tenant
+from tests.support.until import until
 
 
 def hello(tenant: Tenant, **fields: object) -> bytes:
@@ -54,10 +56,8 @@ async def test_a_ping_while_the_server_closes_ends_that_connection_only(
             received = await raw.receive()
             while received is not None and received[0] != CLOSE:
                 received = await raw.receive()
-            try:
+            with suppress(trio.BrokenResourceError):
                 await raw.stream.send_all(frame(PING, b"later") * 3)
-            except trio.BrokenResourceError:
-                pass
             await raw.until_closed()
         await raw.stream.aclose()
     await assert_serves(service, tenant)
@@ -88,10 +88,7 @@ async def test_a_silent_peer_is_dropped_within_15_seconds(service: Service, tena
     async with connected(service.url, tenant) as live:
         await live.welcome()
         began = trio.current_time()
-        with trio.fail_after(16):
-            while len(service.dispatcher.sessions) > 1:
-                await trio.sleep(0.1)
-                live.socket.closed  # noqa: B018 - the library answers pings by itself
+        await until(lambda: len(service.dispatcher.sessions) == 1, 16)
         assert 5.0 < trio.current_time() - began < 15.0
         assert (await live.ask("renew", attempts=[]))["type"] == "renewed"
     await trio.aclose_forcefully(raw.stream)
@@ -140,10 +137,8 @@ async def test_a_flood_of_commands_ends_its_session(service: Service, tenant: Te
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(read)
-            try:
+            with suppress(trio.BrokenResourceError):
                 await raw.stream.send_all(data)
-            except trio.BrokenResourceError:
-                pass
             await assert_serves(service, tenant)
     assert code == 1013
     await trio.aclose_forcefully(raw.stream)
@@ -159,8 +154,7 @@ async def test_endless_fragments_end_their_connection(service: Service, tenant: 
                 await raw.stream.send_all(frame(0, b"", final=False) * 50_000)
         except trio.BrokenResourceError:
             pass
-        while service.dispatcher.sessions:
-            await trio.sleep(0.05)
+        await until(lambda: not service.dispatcher.sessions)
     await assert_serves(service, tenant)
     await trio.aclose_forcefully(raw.stream)
 
@@ -195,7 +189,6 @@ async def test_an_unmasked_frame_and_bad_utf8_end_the_connection(service: Servic
         await raw.stream.send_all(data)
         with trio.fail_after(5):
             await raw.until_closed()
-            while service.dispatcher.sessions:
-                await trio.sleep(0.02)
+            await until(lambda: not service.dispatcher.sessions)
         await trio.aclose_forcefully(raw.stream)
     await assert_serves(service, tenant)

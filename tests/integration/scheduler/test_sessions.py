@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 
 import pytest
-import trio
 from trio_websocket import ConnectionRejected
 
 from orbit.domain.ids import id_text
@@ -15,6 +14,7 @@ from tests.integration.scheduler.conftest import MakeService
 from tests.support.frames import connected, ref, refs
 from tests.support.pulse import Pulse
 from tests.support.tenants import Tenant, make_credential, make_queue
+from tests.support.until import until
 
 
 async def rejection(service: Service, tenant: Tenant, **options: object) -> ConnectionRejected:
@@ -166,9 +166,7 @@ async def test_a_result_lost_on_the_way_is_repeated_after_a_reconnect(
         await first.start(assignment)
         result = {"type": "result", "id": "result-1", **ref(assignment), "outcome": "SUCCEEDED", "output": 1}
         await first.send(result)
-        with trio.fail_after(5):
-            while pulse.task(task_id).state != "SUCCEEDED":
-                await trio.sleep(0.02)
+        await until(lambda: pulse.task(task_id).state == "SUCCEEDED")
     async with connected(service.url, tenant) as second:
         await second.welcome(worker_id=worker_id)
         await second.ask("resume", attempts=refs([assignment]))
@@ -215,7 +213,5 @@ async def test_a_closed_session_is_stored_as_ended(service: Service, tenant: Ten
     async with connected(service.url, tenant) as worker:
         welcome = await worker.welcome(name="A worker", sdk="frames/1")
     session_id = bytes.fromhex(welcome["session_id"])
-    with trio.fail_after(5):
-        while pulse.row("worker_sessions", session_id=session_id).ended_at is None:
-            await trio.sleep(0.05)
+    await until(lambda: pulse.row("worker_sessions", session_id=session_id).ended_at is not None)
     assert pulse.row("worker_sessions", session_id=session_id).name == "A worker"

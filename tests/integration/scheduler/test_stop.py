@@ -14,8 +14,9 @@ from orbit.pulse.dispatchers import SILENT_SECONDS, prune_dispatchers
 from orbit.scheduler.service import Service
 from orbit.store.dsn import Dsn
 from orbit.store.session import Session
+from orbit.store.transaction import Tx
 from tests.integration.scheduler.conftest import MakeService
-from tests.support.frames import connected, refs
+from tests.support.frames import FrameWorker, connected, refs
 from tests.support.pulse import Pulse
 from tests.support.tenants import Tenant
 
@@ -47,7 +48,9 @@ async def test_workers_are_sent_elsewhere(make_service: MakeService, tenant: Ten
     assert sorted(row.epoch for row in pulse.rows("attempts", namespace_id=tenant.namespace_id)) == [1] * 10
 
 
-async def hold(service: Service, tenant: Tenant, worker_id: str, *, task_status: trio.TaskStatus) -> None:  # type: ignore[type-arg]
+async def hold(
+    service: Service, tenant: Tenant, worker_id: str, *, task_status: trio.TaskStatus[FrameWorker]
+) -> None:
     """Keep a worker's connection open beyond the block that made it."""
     async with connected(service.url, tenant) as worker:
         await worker.welcome(worker_id=worker_id, capacity=5)
@@ -60,7 +63,7 @@ async def test_sigterm_ends_the_process_with_exit_0(dsn: Dsn, tenant: Tenant, pu
     environment = {**os.environ, "ORBIT_MYSQL_DSN": dsn.text(), "ORBIT_DISPATCH_ADDR": "127.0.0.1:0"}
     command = [sys.executable, "-c", "from orbit.scheduler.main import main; main()"]
     before = {row.dispatcher_id for row in pulse.rows("dispatchers")}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)  # noqa: ASYNC220 - for its pid
     try:
         with trio.fail_after(30):
             while not (
@@ -89,14 +92,17 @@ async def test_a_dispatcher_shows_itself(service: Service, tenant: Tenant, pulse
 def test_long_silent_dispatchers_are_forgotten(session: Session) -> None:
     """An hour after their last heartbeat; younger ones stay."""
     ids = [os.urandom(16), os.urandom(16)]
-    for dispatcher_id, age in zip(ids, (SILENT_SECONDS + 60, SILENT_SECONDS - 60), strict=True):
-        session.run(
-            lambda tx, dispatcher_id=dispatcher_id, age=age: tx.execute(
+    ages = zip(ids, (SILENT_SECONDS + 60, SILENT_SECONDS - 60), strict=True)
+
+    def insert(tx: Tx) -> None:
+        for dispatcher_id, age in ages:
+            tx.execute(
                 "INSERT INTO dispatchers (dispatcher_id, url, sessions, started_at, heartbeat_at) VALUES"
                 " (%s, 'ws://x', 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) - INTERVAL %s SECOND)",
                 (dispatcher_id, age),
             )
-        )
+
+    session.run(insert)
     assert session.run(prune_dispatchers) >= 1
     left = session.run(
         lambda tx: tx.rows("SELECT dispatcher_id FROM dispatchers WHERE dispatcher_id IN %s", (ids,))
