@@ -196,7 +196,8 @@ def test_cancel_races_the_claim_c37(dsn: Dsn, pulse: Pulse, worker: Worker) -> N
                     rival_worker.start(assignment)
                 return held
 
-            _, held = together([partial(one.cancel, task_id), claim_and_start])
+            acts: list[Callable[[], Any]] = [partial(one.cancel, task_id), claim_and_start]
+            _, held = together(acts)
             state = pulse.task(task_id).state
             if held and state == "RUNNING":
                 check_settled(pulse, worker, task_id, held[0])

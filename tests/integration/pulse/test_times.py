@@ -20,13 +20,15 @@ from orbit.domain.errors import (
 from orbit.domain.retry import RetryPolicy
 from orbit.domain.states import Backoff, OnUnknown, Outcome
 from orbit.pulse.expire import find_expired
-from orbit.pulse.probe import Wanted, probe
 from orbit.pulse.queries import ListTasks, read_tasks
 from orbit.store.dsn import Dsn
+from orbit.store.sql.probe import select_due
 from tests.support.faketime import frozen_at
 from tests.support.pulse import Pulse, Worker, pulse_of, repeated, succeeded
 from tests.support.rows import MICROSECOND, database_now, set_columns
 
+# Searches look at all applications: a limit that no other test's leftovers reach.
+EVERYBODY = 1_000_000
 EDGE = [-MICROSECOND, timedelta(), MICROSECOND]
 EDGE_NAMES = ["before", "at", "after"]
 edges = pytest.mark.parametrize("offset", EDGE, ids=EDGE_NAMES)
@@ -61,7 +63,7 @@ def test_a_lease_ends_at_its_end(pulse: Pulse, worker: Worker, at: At, offset: t
     set_columns(pulse.session, "attempts", {"lease_expires_at": end}, session_id=worker.session_id)
     now = at(end + offset)
     is_over = offset >= timedelta()
-    found = now.session.run(lambda tx: find_expired(tx, 1_000)).get(pulse.tenant.application_id)
+    found = now.session.run(lambda tx: find_expired(tx, EVERYBODY)).get(pulse.tenant.application_id)
     assert (found is not None and to_expire.attempt_id in found.attempt_ids) is is_over
     with refused(StaleAttempt, is_over):
         succeeded(worker.on(now).start(to_start))
@@ -70,13 +72,12 @@ def test_a_lease_ends_at_its_end(pulse: Pulse, worker: Worker, at: At, offset: t
 
 @edges
 def test_a_delayed_task_is_due_at_its_time(pulse: Pulse, worker: Worker, at: At, offset: timedelta) -> None:
-    """Due is <= now, for the probe, the promotion, and the claim of what was promoted too early."""
+    """Due is <= now, for the search, the promotion, and the claim of what was promoted too early."""
     task_id = pulse.submit(delay_ms=3_600_000)
     now = at(pulse.task(task_id).available_at + offset)
     is_due = offset >= timedelta()
-    found = now.session.run(lambda tx: probe(tx, Wanted()))
-    assert (task_id in found.due.get(pulse.tenant.application_id, ())) is is_due
-    assert found.next_due_ms == (0 if is_due else 1)
+    found = now.session.run(lambda tx: select_due(tx, tx.now, limit=EVERYBODY))
+    assert (task_id in {row.task_id for row in found}) is is_due
     assert now.promote(task_id) == int(is_due)
     if not is_due:
         assert at(pulse.task(task_id).available_at).promote(task_id) == 1
@@ -113,7 +114,7 @@ def test_a_deadline_passes_at_its_time(
     assert len(worker.on(now).claim(handlers=(("claimed", "1"),))) == int(not is_past)
     with refused(DeadlineExceeded, is_past):
         succeeded(worker.on(now).start(leased))
-    found = now.session.run(lambda tx: find_expired(tx, 1_000)).get(pulse.tenant.application_id)
+    found = now.session.run(lambda tx: find_expired(tx, EVERYBODY)).get(pulse.tenant.application_id)
     assert (found is not None and ids[2] in found.task_ids) is is_past
     assert now.expire(tasks=[ids[2]]).tasks == int(is_past)
 
@@ -189,7 +190,7 @@ def test_a_grace_ends_at_its_time(pulse: Pulse, worker: Worker, at: At, offset: 
     held = worker.claim_one(lease_ms=1_000)
     moment = pulse.attempt(held).lease_expires_at + timedelta(minutes=1)
     now = at(moment)
-    candidates = now.session.run(lambda tx: find_expired(tx, 1_000))[pulse.tenant.application_id]
+    candidates = now.session.run(lambda tx: find_expired(tx, EVERYBODY))[pulse.tenant.application_id]
     is_over = offset <= timedelta()
     expired = now.expire_in_grace(candidates, grace_until=moment + offset)
     assert expired.attempts == int(is_over)
