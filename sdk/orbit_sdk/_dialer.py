@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import trio
+
 from orbit_sdk._errors import APIError, ConnectionLost, TransportError
 from orbit_sdk._models import Dispatcher
 
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
+LOOKUP_SECONDS: Final = 3.0
 _HOPELESS_STATUSES: Final = frozenset({400, 401, 403})
 
 
@@ -41,7 +44,12 @@ class Dialer:
         if self._fixed_url is not None:
             return self._fixed_url
         try:
-            self._known = await self._directory.list_dispatchers()
+            # Held leases run out while this waits: an API that hangs counts as one that is down.
+            with trio.fail_after(LOOKUP_SECONDS):
+                self._known = await self._directory.list_dispatchers()
+        except trio.TooSlowError as exc:
+            if not self._known:
+                raise TransportError("the list of dispatchers did not come in time") from exc
         except TransportError:
             if not self._known:
                 raise

@@ -22,9 +22,9 @@ class Registration:
     concurrency_keys: bool
     name: str | None = None
 
-    def handler_keys(self) -> frozenset[tuple[str, str]]:
-        """Name and version of every handler."""
-        return frozenset((handler.name, handler.version) for handler in self.handlers)
+    def effects(self) -> dict[tuple[str, str], str | None]:
+        """The effect class of every handler by name and version."""
+        return {(handler.name, handler.version): handler.effect for handler in self.handlers}
 
 
 class Phase(Enum):
@@ -111,9 +111,8 @@ class DrainedByServer:
 
 @dataclass(frozen=True, slots=True)
 class Reconnect:
-    """Give this connection up and try again, after `after` seconds at least."""
+    """Give this connection up and try again."""
 
-    after: float
     reason: str
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Raw
@@ -124,7 +124,7 @@ class Welcome(msgspec.Struct, frozen=True, tag_field="type", tag="welcome", kw_o
     generation: int
     lease_ms: int
     renew_ms: int
-    limits: dict[str, int] = {}
+    limits: dict[str, Any] = {}
 
 
 class ResumedAttempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -6,13 +6,11 @@ a reconnect. Clock readings are seconds of any monotonic clock. See docs/worker-
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from itertools import count
 from typing import Any, Final
 
+from orbit_sdk._book import Book
 from orbit_sdk._errors import ProtocolError, SessionRefused
 from orbit_sdk._held import (
     Action,
@@ -31,21 +29,18 @@ from orbit_sdk._held import (
 from orbit_sdk._messages import (
     ATTEMPTS_PER_MESSAGE,
     Assign,
+    AttemptRef,
     CancelRequested,
-    ClientMessage,
     Decline,
     Declined,
     Drain,
     Drained,
     ErrorMessage,
-    ErrorText,
-    Hello,
     Recorded,
     Refused,
     Renew,
     Renewed,
     RenewedAttempt,
-    Result,
     Resume,
     Resumed,
     ResumedAttempt,
@@ -53,10 +48,10 @@ from orbit_sdk._messages import (
     Started,
     Welcome,
     decode_frame,
-    encode_frame,
     parse_token,
 )
-from orbit_sdk._outcomes import OUTPUT_MAX_BYTES, SUCCEEDED, Outcome, unusable_output
+from orbit_sdk._outcomes import OUTPUT_MAX_BYTES, Outcome
+from orbit_sdk._reports import build_hello, build_result, replacement_for
 
 DEFAULT_RETRY_SECONDS: Final = 0.2
 LONGEST_RETRY_SECONDS: Final = 60.0
@@ -80,24 +75,15 @@ class SessionCore:
         self, registration: Registration, *, random: Callable[[], float], cancel_on_lapse: bool = False
     ) -> None:
         self._registration = registration
-        self._handler_keys = registration.handler_keys()
-        self._effects = {(h.name, h.version): h.effect for h in registration.handlers}
+        self._effects = registration.effects()
         self._random = random
         self._cancel_on_lapse = cancel_on_lapse
+        self._book = Book(registration.worker_id[:8])
         self._stage = _Stage.CLOSED
-        self._held: dict[str, Held] = {}
-        self._by_command: dict[str, Held] = {}
-        self._urgent: deque[ClientMessage] = deque()
-        self._outgoing: deque[ClientMessage] = deque()
-        self._later: list[tuple[float, int, str]] = []
-        self._pending_resumes: dict[str, Resume] = {}
-        self._numbers = count(1)
-        self._id_prefix = registration.worker_id[:8]
         self._hello_id = ""
+        self._pending_resumes: set[str] = set()
         self._renew_seconds = 10.0
         self._next_renew = float("inf")
-        self._round = 0
-        self._offered = 0
         self._executing = 0
         self._is_draining = False
         self.output_limit = OUTPUT_MAX_BYTES
@@ -117,32 +103,17 @@ class SessionCore:
 
     # --- what the shell tells
 
-    def connect(self, now: float) -> None:
+    def connect(self) -> None:
         """A connection is open: greet."""
-        self.disconnect(now)
-        registration = self._registration
+        self.disconnect()
         self._stage = _Stage.GREETING
-        self._hello_id = self._new_id()
-        self._urgent.append(
-            Hello(
-                id=self._hello_id,
-                worker_id=registration.worker_id,
-                sdk=registration.sdk,
-                queues=list(registration.queues),
-                handlers=list(registration.handlers),
-                capacity=registration.capacity,
-                concurrency_keys=registration.concurrency_keys,
-                name=registration.name,
-            )
-        )
+        self._hello_id = self._book.new_id()
+        self._book.send_first(build_hello(self._hello_id, self._registration))
 
-    def disconnect(self, now: float) -> None:
+    def disconnect(self) -> None:
         """The connection is gone: what was not answered will be repeated on the next one."""
-        del now
         self._stage = _Stage.CLOSED
-        self._urgent.clear()
-        self._outgoing.clear()
-        self._later.clear()
+        self._book.close()
         self._pending_resumes.clear()
         self._next_renew = float("inf")
 
@@ -156,11 +127,9 @@ class SessionCore:
     def finish(self, attempt_id: str, outcome: Outcome) -> None:
         """A handler has ended; its outcome is kept and repeated until the server acknowledges it."""
         self._executing -= 1
-        held = self._held.get(attempt_id)
-        if held is None or held.phase is not Phase.RUNNING:
-            return
-        held.phase = Phase.REPORTING
-        self._command(held, self._result(held, outcome))
+        held = self._book.held.get(attempt_id)
+        if held is not None and held.phase is Phase.RUNNING:
+            self._report(held, outcome)
 
     def drain(self) -> None:
         """Ask for no more assignments and give back what has not started. Idempotent."""
@@ -168,49 +137,37 @@ class SessionCore:
             return
         self._is_draining = True
         if self._stage is _Stage.OPEN:
-            self._urgent.append(Drain(self._new_id()))
-        for held in list(self._held.values()):
+            self._book.send_first(Drain(self._book.new_id()))
+        for held in list(self._book.held.values()):
             if held.phase is Phase.OFFERED and not held.in_doubt:
                 self._decline(held, "DRAINING")
 
     def tick(self, now: float) -> list[Action]:
-        """Do what is due: renewals, repeats, lapsed leases."""
-        actions: list[Action] = []
-        if self._stage is not _Stage.CLOSED:
-            while self._later and self._later[0][0] <= now:
-                self._repeat(heapq.heappop(self._later)[2], now)
-            if now >= self._next_renew:
-                self._renew(now)
-        if self._cancel_on_lapse:
-            for held in self._held.values():
-                if held.phase is Phase.RUNNING and not held.is_stopped and held.lease.until <= now:
-                    held.is_stopped = True
-                    actions.append(Stop(held.ref.attempt_id, StopReason.LEASE_LAPSED))
-        return actions
+        """Do what is due: repeats, renewals, lapsed leases."""
+        for held in list(self._book.due_repeats(now)):
+            if held.phase is Phase.OFFERED and not held.in_doubt and held.lease.until <= now:
+                self._book.drop(held)
+            else:
+                self._book.repeat(held)
+        if now >= self._next_renew:
+            self._renew(now)
+        return self._stop_lapsed(now) if self._cancel_on_lapse else []
 
     def next_tick(self) -> float:
         """When `tick` has something to do; `inf` if nothing is due by itself."""
-        due = self._next_renew
-        if self._later:
-            due = min(due, self._later[0][0])
+        due = min(self._next_renew, self._book.next_repeat())
         if self._cancel_on_lapse:
-            held = self._held.values()
-            running = (h.lease.until for h in held if h.phase is Phase.RUNNING and not h.is_stopped)
-            due = min(due, min(running, default=due))
+            due = min(due, min((held.lease.until for held in self._lapsing()), default=due))
         return due
 
     def next_frame(self) -> str | None:
         """The next frame to send, None when there is nothing: renewals and session control go before the rest."""
-        if self._urgent:
-            return encode_frame(self._urgent)
-        if self._outgoing:
-            return encode_frame(self._outgoing)
-        return None
+        return self._book.next_frame()
 
     @property
     def is_idle(self) -> bool:
         """Whether no attempt is held and no handler runs."""
-        return not self._held and self._executing == 0
+        return not self._book.held and self._executing == 0
 
     @property
     def is_open(self) -> bool:
@@ -220,7 +177,7 @@ class SessionCore:
     @property
     def held_count(self) -> int:
         """Attempts that are held, those with unacknowledged ends included."""
-        return len(self._held)
+        return len(self._book.held)
 
     # --- session messages
 
@@ -228,22 +185,24 @@ class SessionCore:
         if self._stage is not _Stage.GREETING or message.reply_to != self._hello_id:
             raise ProtocolError("a welcome that nobody asked for")
         self._renew_seconds = max(message.renew_ms, 1) / 1000
-        self.output_limit = message.limits.get("output_bytes", OUTPUT_MAX_BYTES)
-        if message.generation == 1 and not self._held:
+        limit = message.limits.get("output_bytes")
+        self.output_limit = limit if isinstance(limit, int) else OUTPUT_MAX_BYTES
+        if message.generation == 1 and not self._book.held:
             self._open(now, actions)
             return
         self._stage = _Stage.RESUMING
         # Attempts in progress first: should the list need several messages, these are safe the earliest.
-        order = sorted(self._held.values(), key=lambda held: held.phase in {Phase.REPORTING, Phase.DECLINING})
-        refs = [held.ref for held in order]
-        for start in range(0, max(len(refs), 1), ATTEMPTS_PER_MESSAGE):
-            resume = Resume(self._new_id(), refs[start : start + ATTEMPTS_PER_MESSAGE])
-            self._pending_resumes[resume.id] = resume
-            self._urgent.append(resume)
+        ending = {Phase.REPORTING, Phase.DECLINING}
+        refs = [held.ref for held in sorted(self._book.held.values(), key=lambda held: held.phase in ending)]
+        for part in _parts(refs) or [[]]:
+            resume = Resume(self._book.new_id(), part)
+            self._pending_resumes.add(resume.id)
+            self._book.send_first(resume)
 
     def _on_resumed(self, message: Resumed, now: float, actions: list[Action]) -> None:
-        if self._pending_resumes.pop(message.reply_to, None) is None:
+        if message.reply_to not in self._pending_resumes:
             raise ProtocolError("a resumed that nobody asked for")
+        self._pending_resumes.remove(message.reply_to)
         for answer in message.attempts:
             self._settle_ownership(answer, now, actions, is_owned=answer.owned)
         if not self._pending_resumes:
@@ -253,9 +212,8 @@ class SessionCore:
         self._stage = _Stage.OPEN
         self._schedule_renewal(now)
         if self._is_draining:
-            self._urgent.append(Drain(self._new_id()))
-        for held in self._held.values():
-            self._hand_over(held)
+            self._book.send_first(Drain(self._book.new_id()))
+        self._book.open()
         actions.append(Ready())
 
     def _on_drained(self, message: Drained, now: float, actions: list[Action]) -> None:
@@ -266,25 +224,23 @@ class SessionCore:
 
     def _on_assign(self, message: Assign, now: float, actions: list[Action]) -> None:
         self._check_key(message)
-        known = self._held.get(message.attempt_id)
+        known = self._book.held.get(message.attempt_id)
         if known is not None:
             known.lease.until = now + message.lease_ms / 1000
             return
         held = Held(message, now=now)
-        self._held[message.attempt_id] = held
-        is_offered_handler = (message.task.handler, message.task.handler_version) in self._handler_keys
+        self._book.add(held, is_offered=not message.started)
+        is_supported = (message.task.handler, message.task.handler_version) in self._effects
         if message.started:
-            self._take_started(held, now, actions, is_supported=is_offered_handler)
-            return
-        self._offered += 1
-        if not is_offered_handler:
+            self._take_started(held, now, actions, is_supported=is_supported)
+        elif not is_supported:
             self._decline(held, "UNSUPPORTED")
         elif self._is_draining:
             self._decline(held, "DRAINING")
-        elif self._offered + self._executing > self._registration.capacity:
+        elif self._book.offered + self._executing > self._registration.capacity:
             self._decline(held, "BUSY")
         else:
-            self._command(held, Start(self._new_id(), message.attempt_id, message.epoch))
+            self._book.command(held, Start(self._book.new_id(), message.attempt_id, message.epoch))
 
     def _check_key(self, message: Assign) -> None:
         is_keyed = bool(message.task.concurrency_key)
@@ -299,100 +255,82 @@ class SessionCore:
         """An eager start: the attempt already counts, so it runs even beyond capacity."""
         if is_supported:
             self._run(held, held.assign.task.deadline_ms, now, actions)
-            return
-        held.phase = Phase.REPORTING
-        text = "this worker does not offer the handler"
-        self._command(held, self._result(held, Outcome("RETRY", None, "UNSUPPORTED", text)))
+        else:
+            self._report(
+                held, Outcome("RETRY", None, "UNSUPPORTED", "this worker does not offer the handler")
+            )
 
     def _on_started(self, message: Started, now: float, actions: list[Action]) -> None:
-        held = self._answered(message.reply_to)
-        if held is None or held.phase is not Phase.OFFERED:
-            return
-        self._offered -= 1
-        held.lease.until = now + message.lease_ms / 1000
-        self._run(held, message.deadline_ms, now, actions)
+        held = self._book.find(message.reply_to)
+        if held is not None and held.phase is Phase.OFFERED:
+            held.lease.until = now + message.lease_ms / 1000
+            self._book.move(held, Phase.RUNNING)
+            self._run(held, message.deadline_ms, now, actions)
 
     def _run(self, held: Held, deadline_ms: int | None, now: float, actions: list[Action]) -> None:
-        held.phase = Phase.RUNNING
-        held.command = None
         self._executing += 1
         actions.append(Run(held, None if deadline_ms is None else now + deadline_ms / 1000))
 
     def _on_refused(self, message: Refused, now: float, actions: list[Action]) -> None:
-        held = self._answered(message.reply_to)
+        held = self._book.find(message.reply_to)
         if held is None or held.phase is not Phase.OFFERED:
             return
+        held.in_doubt = False
         if message.code in _PASSING_CODES:
             self._postpone_start(held, message.retry_after_ms, now)
             return
-        self._drop(held)
+        self._book.drop(held)
         if message.code not in {"CANCELLED", "DEADLINE_EXCEEDED"}:
             actions.append(_note("start refused", held, message.code, message.message))
 
     def _postpone_start(self, held: Held, retry_after_ms: int | None, now: float) -> None:
         """The start was surely not granted: repeat it within the lease, else give the attempt back."""
-        repeat_at = now + _pause(retry_after_ms)
+        due = now + _pause(retry_after_ms)
         if held.lease.until <= now:
-            self._drop(held)
+            self._book.drop(held)
         elif self._is_draining:
             self._decline(held, "DRAINING")
-        elif repeat_at >= held.give_up_at:
+        elif due >= held.give_up_at:
             self._decline(held, "BUSY")
         else:
-            assert isinstance(held.command, Start)
-            self._by_command[held.command.id] = held
-            self._schedule(held.command.id, repeat_at)
+            self._book.repeat_at(held, due)
 
     # --- ends
 
+    def _report(self, held: Held, outcome: Outcome) -> None:
+        self._book.move(held, Phase.REPORTING)
+        self._book.command(held, build_result(self._book.new_id(), held.ref, outcome))
+
     def _on_recorded(self, message: Recorded, now: float, actions: list[Action]) -> None:
         del now
-        held = self._answered(message.reply_to)
+        held = self._book.find(message.reply_to)
         if held is None:
             return
-        self._drop(held)
+        self._book.drop(held)
         if message.disposition == "LATE":
             actions.append(_note("result came late", held, message.disposition, message.task_state))
 
     def _on_declined(self, message: Declined, now: float, actions: list[Action]) -> None:
         del now, actions
-        held = self._answered(message.reply_to)
+        held = self._book.find(message.reply_to)
         if held is not None:
-            self._drop(held)
+            self._book.drop(held)
 
     def _decline(self, held: Held, reason: str) -> None:
-        if held.phase is Phase.OFFERED:
-            self._offered -= 1
-        self._forget_command(held)
-        held.phase = Phase.DECLINING
-        self._command(held, Decline(self._new_id(), held.ref.attempt_id, held.ref.epoch, reason))
-
-    def _result(self, held: Held, outcome: Outcome) -> Result:
-        error = None if outcome.code is None else ErrorText(outcome.code, outcome.message or "")
-        return Result(
-            id=self._new_id(),
-            attempt_id=held.ref.attempt_id,
-            epoch=held.ref.epoch,
-            outcome=outcome.kind,
-            output=outcome.output,
-            error=error,
-            retry_after_ms=outcome.retry_after_ms,
-        )
+        self._book.move(held, Phase.DECLINING)
+        decline = Decline(self._book.new_id(), held.ref.attempt_id, held.ref.epoch, reason)
+        self._book.command(held, decline)
 
     # --- leases
 
     def _renew(self, now: float) -> None:
-        refs = [held.ref for held in self._held.values() if held.phase is not Phase.DECLINING]
-        for start in range(0, len(refs), ATTEMPTS_PER_MESSAGE):
-            self._urgent.append(Renew(self._new_id(), refs[start : start + ATTEMPTS_PER_MESSAGE]))
+        book = self._book
+        refs = [held.ref for held in book.held.values() if held.phase is not Phase.DECLINING]
+        for part in _parts(refs):
+            book.send_first(Renew(book.new_id(), part))
         self._schedule_renewal(now)
-        self._round += 1
-        if self._outgoing:
-            return
-        for held in self._held.values():
-            # Commands are idempotent by their id: one that stayed unanswered for long is asked again.
-            if held.in_doubt and self._round - held.sent_round > SILENT_ROUNDS:
-                self._hand_over(held)
+        book.round += 1
+        book.repeat_silent(SILENT_ROUNDS)
 
     def _schedule_renewal(self, now: float) -> None:
         self._next_renew = now + self._renew_seconds * (0.8 + 0.2 * self._random())
@@ -404,7 +342,7 @@ class SessionCore:
     def _settle_ownership(
         self, answer: RenewedAttempt | ResumedAttempt, now: float, actions: list[Action], *, is_owned: bool
     ) -> None:
-        held = self._held.get(answer.attempt_id)
+        held = self._book.held.get(answer.attempt_id)
         if held is None or held.ref.epoch != answer.epoch:
             return
         if is_owned:
@@ -412,29 +350,42 @@ class SessionCore:
             if answer.cancel_requested and held.phase is Phase.RUNNING:
                 actions.append(AskCancel(answer.attempt_id))
         elif held.phase is Phase.RUNNING:
-            self._drop(held)
+            self._book.drop(held)
             actions.append(Stop(answer.attempt_id, StopReason.LOST))
         elif held.phase is not Phase.REPORTING:
             # A result may have been recorded without our knowing: it stays until it is answered itself.
-            self._drop(held)
+            self._book.drop(held)
 
     def _on_cancel_requested(self, message: CancelRequested, now: float, actions: list[Action]) -> None:
         del now
-        held = self._held.get(message.attempt_id)
+        held = self._book.held.get(message.attempt_id)
         if held is not None and held.phase is Phase.RUNNING:
             actions.append(AskCancel(message.attempt_id))
+
+    def _lapsing(self) -> list[Held]:
+        held = self._book.held.values()
+        return [each for each in held if each.phase is Phase.RUNNING and not each.is_stopped]
+
+    def _stop_lapsed(self, now: float) -> list[Action]:
+        actions: list[Action] = []
+        for held in self._lapsing():
+            if held.lease.until <= now:
+                held.is_stopped = True
+                actions.append(Stop(held.ref.attempt_id, StopReason.LEASE_LAPSED))
+        return actions
 
     # --- refusals
 
     def _on_error(self, message: ErrorMessage, now: float, actions: list[Action]) -> None:
-        if message.reply_to == self._hello_id and self._stage is _Stage.GREETING:
+        held = self._book.find(message.reply_to)
+        if held is not None:
+            self._refuse_command(held, message, now, actions)
+        elif message.reply_to == self._hello_id and self._stage is _Stage.GREETING:
             if message.code not in _PASSING_CODES:
                 raise SessionRefused(message.code, message.message)
-            actions.append(Reconnect(_pause(message.retry_after_ms), f"hello: {message.code}"))
+            actions.append(Reconnect(f"hello: {message.code}"))
         elif message.reply_to in self._pending_resumes:
-            actions.append(Reconnect(_pause(message.retry_after_ms), f"resume: {message.code}"))
-        elif message.reply_to in self._by_command:
-            self._refuse_command(self._by_command[message.reply_to], message, now, actions)
+            actions.append(Reconnect(f"resume: {message.code}"))
         else:
             fields = {"code": message.code, "message": message.message, "reply_to": message.reply_to}
             actions.append(Note("the dispatcher reports an error", fields))
@@ -448,66 +399,22 @@ class SessionCore:
         assert command is not None
         if message.code in _PASSING_CODES:
             # Unlike a refused start, this may hide a command that was carried out: the same id will tell.
-            self._schedule(command.id, now + _pause(message.retry_after_ms))
+            self._book.repeat_at(held, now + _pause(message.retry_after_ms))
             return
-        self._forget_command(held)
-        actions.append(_note(f"{command.__struct_config__.tag} refused", held, message.code, message.message))
-        is_unusable = message.code in {"INVALID_ARGUMENT", "PAYLOAD_TOO_LARGE"}
-        if isinstance(command, Result) and is_unusable and command.outcome == SUCCEEDED:
-            task = held.assign.task
-            effect = self._effects.get((task.handler, task.handler_version))
-            text = f"the output was refused: {message.message}"
-            self._command(held, self._result(held, unusable_output("OUTPUT_INVALID", text, effect=effect)))
-            return
-        self._drop(held)
+        kind = str(command.__struct_config__.tag)
+        actions.append(_note(f"{kind} refused", held, message.code, message.message))
+        task = held.assign.task
+        effect = self._effects.get((task.handler, task.handler_version))
+        replacement = replacement_for(command, message, effect=effect)
+        if replacement is None:
+            self._book.drop(held)
+        else:
+            self._report(held, replacement)
 
-    # --- commands
 
-    def _command(self, held: Held, command: Start | Result | Decline) -> None:
-        held.command = command
-        held.in_doubt = False
-        self._by_command[command.id] = held
-        if self._stage is _Stage.OPEN:
-            self._hand_over(held)
-
-    def _hand_over(self, held: Held) -> None:
-        if held.command is not None:
-            self._outgoing.append(held.command)
-            held.in_doubt = True
-            held.sent_round = self._round
-
-    def _answered(self, reply_to: str) -> Held | None:
-        held = self._by_command.pop(reply_to, None)
-        if held is not None:
-            held.in_doubt = False
-        return held
-
-    def _forget_command(self, held: Held) -> None:
-        if held.command is not None:
-            self._by_command.pop(held.command.id, None)
-            held.command = None
-        held.in_doubt = False
-
-    def _drop(self, held: Held) -> None:
-        if held.phase is Phase.OFFERED:
-            self._offered -= 1
-        self._forget_command(held)
-        self._held.pop(held.ref.attempt_id, None)
-
-    def _schedule(self, command_id: str, due: float) -> None:
-        heapq.heappush(self._later, (due, next(self._numbers), command_id))
-
-    def _repeat(self, command_id: str, now: float) -> None:
-        held = self._by_command.get(command_id)
-        if held is None or held.command is None or self._stage is not _Stage.OPEN:
-            return
-        if held.phase is Phase.OFFERED and not held.in_doubt and held.lease.until <= now:
-            self._drop(held)
-            return
-        self._hand_over(held)
-
-    def _new_id(self) -> str:
-        return f"{self._id_prefix}-{next(self._numbers):x}"
+def _parts(refs: list[AttemptRef]) -> list[list[AttemptRef]]:
+    """The list in as many parts as the protocol's bound asks for."""
+    return [refs[start : start + ATTEMPTS_PER_MESSAGE] for start in range(0, len(refs), ATTEMPTS_PER_MESSAGE)]
 
 
 def _pause(retry_after_ms: int | None) -> float:

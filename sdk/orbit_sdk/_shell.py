@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from orbit_sdk._held import (
 )
 from orbit_sdk._outcomes import HandlerSignal
 from orbit_sdk._session import SessionCore
-from orbit_sdk._signals import on_terminate
+from orbit_sdk._signals import on_signals
 
 WELCOME_SECONDS: Final = 10.0
 # After the grace period: time to heed a cancellation, then time to report what came of it; at most the grace again.
@@ -70,16 +71,18 @@ class Shell:
         self._draining = trio.Event()
         self._ended = trio.Event()
         self._connecting = trio.CancelScope()
+        self._handling = trio.CancelScope()
         self._is_connected = False
         self._is_drained = False
-        self._fatal: BaseException | None = None
+        self._is_interrupted = False
+        self._fatal: Exception | None = None
         self._task_status: trio.TaskStatus[None] | None = None
         self._handlers: trio.Nursery
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Work until SIGTERM, `drain` or cancellation, then drain. Raises what made going on impossible."""
+        """Work until SIGTERM, Ctrl-C, `drain` or cancellation, then drain. Raises what made going on impossible."""
         self._task_status = task_status
-        with on_terminate(self.drain):
+        with on_signals(self._on_signal):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._run_shielded)
                 try:
@@ -88,6 +91,19 @@ class Shell:
                     self.drain()
         if self._fatal is not None:
             raise self._fatal
+        if self._is_interrupted:
+            raise KeyboardInterrupt
+        if self._task_status is not None:
+            # Drained before it was ever connected: that is an end, not a failure to start.
+            self._task_status.started()
+
+    def _on_signal(self, number: int) -> None:
+        """SIGTERM drains, so does Ctrl-C; a second Ctrl-C does not wait for handlers any longer."""
+        if number == signal.SIGINT:
+            if self._is_interrupted:
+                self._give_up()
+            self._is_interrupted = True
+        self.drain()
 
     @property
     def has_drained(self) -> bool:
@@ -106,11 +122,12 @@ class Shell:
             with trio.CancelScope(shield=True):
                 async with trio.open_nursery() as loops:
                     loops.start_soon(self._enforce_grace)
-                    async with trio.open_nursery() as self._handlers:
-                        with self._connecting:
-                            await self._stay_connected()
-                        # Without a connection nothing can be reported, but running work still gets its time.
-                        self.drain()
+                    with self._handling:
+                        async with trio.open_nursery() as self._handlers:
+                            with self._connecting:
+                                await self._stay_connected()
+                            # Without a connection nothing can be reported, but running work still gets its time.
+                            self.drain()
                     loops.cancel_scope.cancel()
         finally:
             if self._core.held_count:
@@ -127,11 +144,18 @@ class Shell:
             for running in self._running.values():
                 running.stop(WORKER_SHUTDOWN, "the worker's grace period ended")
             await trio.sleep(min(STOP_SECONDS, grace_seconds))
+        self._abandon_threads()
+        await trio.sleep(min(FLUSH_SECONDS, grace_seconds))
+        self._give_up()
+
+    def _abandon_threads(self) -> None:
         for running in self._running.values():
             running.abandon()
-        await trio.sleep(min(FLUSH_SECONDS, grace_seconds))
+
+    def _give_up(self) -> None:
+        self._abandon_threads()
         self._connecting.cancel()
-        self._handlers.cancel_scope.cancel()
+        self._handling.cancel()
 
     # --- connections
 
@@ -167,7 +191,7 @@ class Shell:
         async with trio.open_nursery() as nursery:
             connection = await open_connection(nursery, url, settings.token, ssl_context=settings.ssl_context)
             try:
-                self._core.connect(trio.current_time())
+                self._core.connect()
                 self._is_connected, self._is_drained = True, False
                 nursery.start_soon(self._send, connection)
                 nursery.start_soon(connection.keep_alive)
@@ -175,7 +199,7 @@ class Shell:
                 await self._receive(connection)
             finally:
                 self._is_connected = False
-                self._core.disconnect(trio.current_time())
+                self._core.disconnect()
                 await connection.close(1000 if self._draining.is_set() else 1001)
                 nursery.cancel_scope.cancel()
 
@@ -256,8 +280,8 @@ class Shell:
 
     def _look_at_error(self, error: BaseException, task_id: str) -> None:
         if isinstance(error, KeyboardInterrupt):
-            # Ctrl-C strikes in whatever task is running; it means the worker, not the handler.
-            self._fatal = error
+            # Ctrl-C can strike in whatever task is running; it means the worker, not the handler.
+            self._is_interrupted = True
             self.drain()
         elif not isinstance(error, HandlerSignal):
             log.warning("the handler of task %s raised", task_id, exc_info=error)

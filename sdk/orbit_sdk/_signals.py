@@ -1,4 +1,4 @@
-"""SIGTERM for every worker of a process: the first to watch installs the handler, the last puts the old one back."""
+"""SIGTERM and SIGINT for every worker of a process: the first watcher installs handlers, the last restores them."""
 
 from __future__ import annotations
 
@@ -11,42 +11,51 @@ from typing import Any, Final
 
 import trio
 
+WATCHED: Final = (signal.SIGTERM, signal.SIGINT)
+
+Callback = Callable[[int], None]
+
 
 class _Watchers:
-    """The callbacks of one trio run, and the signal handler that was there before."""
+    """The callbacks of one trio run, and the signal handlers that were there before."""
 
     def __init__(self) -> None:
-        self._callbacks: list[Callable[[], None]] = []
-        self._previous: Any = None
+        self._callbacks: list[Callback] = []
+        self._previous: dict[int, Any] = {}
 
-    def add(self, callback: Callable[[], None]) -> None:
+    def add(self, callback: Callback) -> None:
+        """Watch; the first one installs the handlers."""
         if not self._callbacks:
             token = trio.lowlevel.current_trio_token()
 
             def handle(number: int, frame: FrameType | None) -> None:
-                del number, frame
-                token.run_sync_soon(self._call_all, idempotent=True)
+                del frame
+                token.run_sync_soon(self._call_all, number)
 
-            self._previous = signal.signal(signal.SIGTERM, handle)
+            self._previous = {number: signal.signal(number, handle) for number in WATCHED}
         self._callbacks.append(callback)
 
-    def remove(self, callback: Callable[[], None]) -> None:
+    def remove(self, callback: Callback) -> None:
+        """Watch no longer; the last one puts the old handlers back."""
         self._callbacks.remove(callback)
-        if not self._callbacks:
+        if self._callbacks:
+            return
+        for number, previous in self._previous.items():
             # A handler that Python did not install reads as None; the default is the closest to it.
-            signal.signal(signal.SIGTERM, signal.SIG_DFL if self._previous is None else self._previous)
+            signal.signal(number, signal.SIG_DFL if previous is None else previous)
 
-    def _call_all(self) -> None:
+    def _call_all(self, number: int) -> None:
         for callback in list(self._callbacks):
-            callback()
+            callback(number)
 
 
-_WATCHERS: Final[trio.lowlevel.RunVar[_Watchers]] = trio.lowlevel.RunVar("orbit_sdk_sigterm_watchers")
+# Scoped to one trio run, because the callbacks belong to its tasks.
+_WATCHERS: Final[trio.lowlevel.RunVar[_Watchers]] = trio.lowlevel.RunVar("orbit_sdk_signal_watchers")
 
 
 @contextmanager
-def on_terminate(callback: Callable[[], None]) -> Iterator[None]:
-    """Call `callback` in the trio loop on every SIGTERM meanwhile. Outside the main thread it does nothing."""
+def on_signals(callback: Callback) -> Iterator[None]:
+    """Call `callback` in the trio loop for every SIGTERM and SIGINT meanwhile. Outside the main thread: nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import secrets
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
@@ -22,6 +23,7 @@ from orbit_sdk._shell import Shell, ShellSettings, log
 
 SDK_NAME: Final = "orbit-python/0.1.0"
 CAPACITY_MAX: Final = 1000
+NAME_MAX_CHARS: Final = 128
 DEFAULT_CAPACITY: Final = 10
 DEFAULT_GRACE_SECONDS: Final = 30.0
 _ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -32,9 +34,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Worker:
     """Runs handlers for the tasks of some queues.
 
-    `queues` are names or ids; `capacity` (1-1,000) bounds the attempts held at once; `grace_seconds` is how long
-    running handlers may go on once the worker has to stop; `cancel_on_lapse` cancels a handler when its lease ends by
-    the local clock (by default only the server decides); `worker_url` (or ORBIT_WORKER_URL) fixes the dispatcher.
+    `queues` are names or ids; `name` is for people (host and process id unless given); `capacity` (1-1,000) bounds the
+    attempts held at once; `grace_seconds` is how long running handlers may go on once the worker has to stop;
+    `cancel_on_lapse` cancels a handler when its lease ends by the local clock (by default only the server decides);
+    `worker_url` (or ORBIT_WORKER_URL) fixes the dispatcher.
     """
 
     def __init__(  # noqa: PLR0913 - keyword options with defaults
@@ -59,12 +62,13 @@ class Worker:
         self._token = token or ""
         self._queues = tuple(queues)
         self._capacity = capacity
-        self._name = name
+        self._name = name or f"{socket.gethostname()}:{os.getpid()}"[:NAME_MAX_CHARS]
         self._grace_seconds = grace_seconds
         self._cancel_on_lapse = cancel_on_lapse
         self._worker_url = worker_url or os.environ.get("ORBIT_WORKER_URL") or None
         self._handlers: dict[tuple[str, str], Handler] = {}
         self._shell: Shell | None = None
+        self._is_leaving = False
         self.worker_id: Final = secrets.token_hex(16)
 
     def handler(
@@ -89,6 +93,7 @@ class Worker:
 
     def drain(self) -> None:
         """Make a running worker stop as on SIGTERM. Call it from the trio loop, as often as you like."""
+        self._is_leaving = True
         if self._shell is not None:
             self._shell.drain()
 
@@ -98,10 +103,11 @@ class Worker:
         return self._shell is not None and self._shell.has_drained
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled, SIGTERM or `drain`; then finish what runs, report it, and return.
+        """Work until cancelled, SIGTERM, Ctrl-C or `drain`; then finish what runs, report it, and return.
 
         Starts (in the sense of `nursery.start`) when the first session is open. Raises APIError for a refused
-        credential, SessionRefused for a refused registration, ProtocolError where the dispatcher breaks the protocol.
+        credential, SessionRefused for a refused registration, ProtocolError where the dispatcher breaks the protocol,
+        KeyboardInterrupt after Ctrl-C.
         """
         if not self._handlers:
             raise RuntimeError("register a handler first")
@@ -121,6 +127,8 @@ class Worker:
                 ssl_context=client.ssl_context,
             )
             self._shell = Shell(core, dialer, settings)
+            if self._is_leaving:
+                self._shell.drain()
             await self._shell.run(task_status)
 
     def _registration(self, queue_ids: tuple[str, ...]) -> Registration:
@@ -144,7 +152,7 @@ class Worker:
 
     async def _resolve_queues(self, client: Client) -> tuple[str, ...]:
         pause = Dialer(client, fixed_url=None, random=random.random)
-        while True:
+        while not self._is_leaving:
             try:
                 return tuple([await _resolve_queue(client, name) for name in self._queues])
             except TransportError as exc:
@@ -155,6 +163,7 @@ class Worker:
                 log.warning("cannot look up the queues yet: %s", exc)
             pause.lost(None)
             await trio.sleep(pause.pause())
+        return ()
 
 
 async def _resolve_queue(client: Client, name: str) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -190,3 +193,45 @@ async def test_a_session_by_hand() -> None:
 async def _answer(peer: Any, kind: str, reply: dict[str, Any]) -> None:
     message = await peer.receive(kind)
     await peer.send({**reply, "reply_to": message["id"]})
+
+
+INTERRUPTED = """
+import sys, trio
+from orbit_sdk import Execution, Worker
+
+worker = Worker("http://127.0.0.1:9", "t", queues=["0" * 32], worker_url=sys.argv[1], grace_seconds=5)
+
+@worker.handler("object.update")
+async def update(e):
+    await e.cancelled.wait()
+    return "stopped in order"
+
+trio.run(worker.run)
+"""
+
+
+async def test_ctrl_c_drains_a_worker_program() -> None:
+    """The running handler may finish and is reported; then the program ends as an interrupted one."""
+    with trio.fail_after(20):
+        async with open_peer_server() as server, trio.open_nursery() as nursery:
+            command = [sys.executable, "-c", INTERRUPTED, server.url]
+            process = await nursery.start(
+                partial(trio.run_process, command, check=False, stderr=subprocess.PIPE)
+            )
+            peer = await server.next()
+            await peer.greet()
+            await peer.send(assignment())
+            await peer.grant(await peer.receive("start"))
+            await peer.send(assignment(2))
+            second = await peer.receive("start")
+            process.send_signal(signal.SIGINT)
+            drain = await peer.receive("drain")
+            await peer.send(
+                {"type": "refused", "reply_to": second["id"], "code": "STALE_ATTEMPT", "message": ""}
+            )
+            await peer.send({"type": "cancel.requested", "attempt_id": assignment()["attempt_id"]})
+            result = await peer.receive("result")
+            assert result["output"] == "stopped in order"
+            await peer.record(result)
+            await peer.send({"type": "drained", "reply_to": drain["id"]})
+            assert await process.wait() == -signal.SIGINT

@@ -52,7 +52,7 @@ class Line:
 
     def open(self, *, generation: int = 1) -> list[Action]:
         """Connect and be welcomed; with a later generation the resume is still to be answered."""
-        self.core.connect(self.now)
+        self.core.connect()
         hello = self.one()
         return self.receive(
             {
@@ -95,7 +95,7 @@ def error(message: Message, code: str, retry_after_ms: int | None = None) -> Mes
 def test_nothing_but_hello_is_sent_before_the_welcome() -> None:
     """The first session opens with the welcome; a later one only with the answer to resume."""
     line = Line()
-    line.core.connect(0)
+    line.core.connect()
     assert line.one()["type"] == "hello"
     line = Line()
     assert line.open() == [Ready()]
@@ -184,7 +184,7 @@ def test_a_result_waits_for_its_acknowledgement() -> None:
     line.receive(error(result, "UNAVAILABLE", 100))
     line.tick(0.2)
     assert line.one() == result
-    line.core.disconnect(line.now)
+    line.core.disconnect()
     line.open(generation=2)
     line.resumed()
     assert line.one() == result
@@ -223,7 +223,7 @@ def test_a_stale_renewal_cancels_a_running_handler_but_no_report() -> None:
     assert actions == [Stop(running, StopReason.LOST)]
     line.core.finish(running, DONE)
     assert line.sent() == []
-    line.core.disconnect(line.now)
+    line.core.disconnect()
     line.open(generation=2)
     line.resumed(owned=False)
     assert line.one() == result
@@ -243,7 +243,7 @@ def test_running_work_survives_a_reconnect_and_learns_of_a_cancel() -> None:
     line = Line()
     line.open()
     attempt = line.run_one()
-    line.core.disconnect(line.now)
+    line.core.disconnect()
     line.open(generation=2)
     assert line.resumed(cancel_requested=True) == [AskCancel(attempt), Ready()]
     assert line.sent() == []
@@ -255,11 +255,11 @@ def test_a_start_in_doubt_is_repeated_after_resume_or_dropped_if_lost() -> None:
     line.open()
     line.receive(assignment())
     start = line.one()
-    line.core.disconnect(line.now)
+    line.core.disconnect()
     line.open(generation=2)
     line.resumed(state="LEASED")
     assert line.one() == start
-    line.core.disconnect(line.now)
+    line.core.disconnect()
     line.open(generation=3)
     line.resumed(owned=False)
     assert line.sent() == []
@@ -367,10 +367,10 @@ def test_a_result_that_is_refused_for_good_is_given_up_with_a_note() -> None:
 def test_refused_hello_and_resume() -> None:
     """An outage means another try, anything else about hello is final."""
     line = Line()
-    line.core.connect(0)
+    line.core.connect()
     [action] = line.receive(error(line.one(), "UNAVAILABLE", 50))
     assert isinstance(action, Reconnect)
-    line.core.connect(0)
+    line.core.connect()
     hello = line.one()
     with pytest.raises(SessionRefused):
         line.receive(error(hello, "STATE_CONFLICT"))
@@ -396,12 +396,12 @@ def test_leases_lapse_silently_unless_asked_for() -> None:
     line = Line()
     line.open()
     line.run_one()
-    line.core.disconnect(0)
+    line.core.disconnect()
     assert line.tick(1000) == []
     line = Line(cancel_on_lapse=True)
     line.open()
     attempt = line.run_one()
-    line.core.disconnect(0)
+    line.core.disconnect()
     assert line.core.next_tick() == pytest.approx(30)
     assert line.tick(31) == [Stop(attempt, StopReason.LEASE_LAPSED)]
     assert line.tick(32) == []
@@ -416,7 +416,7 @@ def test_drain_is_repeated_on_the_next_connection() -> None:
     line.core.drain()
     line.core.drain()
     assert [each["type"] for each in line.sent()] == ["drain"]
-    line.core.disconnect(0)
+    line.core.disconnect()
     line.open(generation=2)
     line.resumed()
     assert [each["type"] for each in line.sent()] == ["drain"]
@@ -435,7 +435,7 @@ def test_a_thousand_held_attempts_resume_in_bounded_messages() -> None:
     line.sent()
     for number in range(1001, 1301):
         line.run_one(number)
-    line.core.disconnect(0)
+    line.core.disconnect()
     line.open(generation=2)
     resumes = line.sent()
     assert [len(each["attempts"]) for each in resumes] == [1000, 300]
