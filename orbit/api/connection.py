@@ -14,7 +14,8 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr
 
-from orbit.api.http1 import AppTasks, Http1, Patience
+from orbit.api.bridge import AppTasks
+from orbit.api.http1 import Http1, Patience
 from orbit.runtime.logging import get_logger
 
 HANDSHAKE_SECONDS: Final = 10.0

@@ -6,56 +6,25 @@ and malformed requests are refused in the JSON envelope. An answer leaves in one
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import Any, Final, Protocol
-from wsgiref.handlers import format_date_time
+from typing import Any
 
 import h11
-import trio
-from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.events import Request as StreamRequest
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
-from hypercorn.trio.task_group import TaskGroup
 
 from orbit.api.body import BODY_TIMEOUT_SECONDS, GatheredBody
+from orbit.api.bridge import Plain
 from orbit.api.envelope import Reply, failed, new_request_id
 from orbit.api.errors import failure_of, http_fault
 from orbit.api.exchange import Direct, Exchange
+from orbit.api.heads import check_request, date, response
 from orbit.domain.errors import RequestTimeout
 from orbit.runtime.logging import get_logger
-
-HEADERS_MAX_BYTES: Final = 16 * 1024
-HEADERS_MAX_COUNT: Final = 100
-_REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
-
-Send = Callable[[Any], Awaitable[None]]
-Receive = Callable[[], Awaitable[Any]]
-
-
-class Application(Protocol):
-    """An ASGI application with a direct way to some endpoints, which then run in their connection's own task."""
-
-    def direct(self, method: bytes, target: bytes) -> Direct | None: ...
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
-
-
-class Plain(ASGIWrapper):
-    """An application as hypercorn's streams call it, without their ways into threads."""
-
-    def __init__(self, app: Application) -> None:
-        super().__init__(app)
-        self.direct = app.direct
-
-    async def __call__(self, scope: Any, receive: Any, send: Any, *_: Any) -> None:
-        await self.app(scope, receive, send)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,37 +32,6 @@ class Patience(Event):
     """How long the peer may take from now on, in seconds."""
 
     seconds: float
-
-
-class AppTasks(TaskGroup):
-    """Runs the application for each request; one that ends without reading its body blocks nobody."""
-
-    async def spawn_app(self, app: Any, config: Any, scope: Any, send: Send) -> Any:
-        sender, receiver = trio.open_memory_channel[Any](config.max_app_queue_size)
-
-        async def put(event: Any) -> None:
-            try:
-                await sender.send(event)
-            except trio.BrokenResourceError:
-                return  # the application is done with this request
-
-        async def run() -> None:
-            with receiver, sender:
-                await _run_app(app, scope, receiver.receive, send)
-
-        assert self._nursery is not None
-        self._nursery.start_soon(run)
-        return put
-
-
-async def _run_app(app: Any, scope: Any, receive: Receive, send: Send) -> None:
-    try:
-        await app(scope, receive, send)
-    except Exception as error:  # noqa: BLE001 - one request's failure must not reach its connection's other tasks
-        get_logger().error("request_broke", path=scope["path"], exc_info=error)
-    finally:
-        with trio.CancelScope(shield=True):
-            await send(None)
 
 
 class Http1(H11Protocol):
@@ -114,10 +52,10 @@ class Http1(H11Protocol):
     async def stream_send(self, event: StreamEvent) -> None:
         """Turn the application's answer into bytes; head and body leave together."""
         if isinstance(event, Response):
-            headers = [*event.headers, (b"date", _date())]
+            headers = [*event.headers, (b"date", date())]
             if self.context.terminated.is_set():
                 headers.append((b"connection", b"close"))
-            self._head = self._encode(_response(event.status_code, headers))
+            self._head = self._encode(response(event.status_code, headers))
         elif isinstance(event, Body):
             await self._flush(self._encode(h11.Data(data=event.data)))
         elif isinstance(event, EndBody):
@@ -146,7 +84,7 @@ class Http1(H11Protocol):
             try:
                 event = self.connection.next_event()
                 if isinstance(event, h11.Request):
-                    _check_request(event)
+                    check_request(event)
             except h11.RemoteProtocolError as error:
                 if not self._is_answering:
                     await self._refuse(error)
@@ -205,10 +143,10 @@ class Http1(H11Protocol):
             await self.send(Closed())
 
     async def _reply(self, reply: Reply, *, is_last: bool = False) -> None:
-        headers = [*reply.headers, (b"date", _date())]
+        headers = [*reply.headers, (b"date", date())]
         if is_last or self.context.terminated.is_set():
             headers.append((b"connection", b"close"))
-        self._head = self._encode(_response(reply.status, headers))
+        self._head = self._encode(response(reply.status, headers))
         await self._flush(self._encode(h11.Data(data=reply.body)) + self._encode(h11.EndOfMessage()))
 
     async def _create_stream(self, request: h11.Request) -> None:
@@ -259,33 +197,3 @@ class Http1(H11Protocol):
             get_logger().info("bad_http", request_id=request_id, status=failure.status, problem=str(error))
             await self._reply(failed(request_id, failure), is_last=True)
         await self.send(Closed())
-
-
-def _check_request(request: h11.Request) -> None:
-    """Refuse what the parser lets pass: two framings in one request, headers beyond their bounds."""
-    names = [name for name, _ in request.headers]
-    size = sum(len(name) + len(value) for name, value in request.headers)
-    if size + len(request.target) > HEADERS_MAX_BYTES or len(names) > HEADERS_MAX_COUNT:
-        raise h11.RemoteProtocolError("headers too large", error_status_hint=431)
-    if b"transfer-encoding" in names and b"content-length" in names:
-        raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding", error_status_hint=400)
-    if request.http_version not in {b"1.1", b"1.0"}:
-        raise h11.RemoteProtocolError("unknown version of HTTP", error_status_hint=400)
-
-
-def _response(status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
-    return h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, b""))
-
-
-class _Clock:
-    """The Date header's text, made once a second."""
-
-    second = 0
-    text = b""
-
-
-def _date(clock: type[_Clock] = _Clock) -> bytes:
-    now = int(time.time())
-    if now != clock.second:
-        clock.second, clock.text = now, format_date_time(now).encode()
-    return clock.text

@@ -17,8 +17,9 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
+from orbit.api.bridge import Application, Plain
 from orbit.api.connection import Connection, Stream
-from orbit.api.http1 import HEADERS_MAX_BYTES, Application, Plain
+from orbit.api.heads import HEADERS_MAX_BYTES
 from orbit.runtime.setting_values import Address
 
 GRACEFUL_SECONDS: Final = 8.0

@@ -6,18 +6,18 @@ lies outside the caller's namespace or queue scope is NotFound. Filters, order a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
 
 from orbit.domain import cursor
-from orbit.domain.errors import InvalidArgument, NotFound, PermissionDenied
+from orbit.domain.errors import NotFound, PermissionDenied
 from orbit.domain.keys import key_digest
 from orbit.domain.permissions import QUEUES_READ, TASKS_READ, WORKERS_CONNECT, WORKERS_READ, Scope
 from orbit.domain.states import AttemptState, TaskState
 from orbit.kernel.caller import Caller, Token
 from orbit.kernel.identity import read_caller
+from orbit.pulse.paging import Page, make_page, read_position
 from orbit.pulse.queues import view_of_queue
 from orbit.pulse.snapshots import current, task_view
 from orbit.pulse.views import AttemptView, EvidenceView, QueueView, TaskDetail, TaskView
@@ -30,22 +30,10 @@ from orbit.store.sql.attempt_lists import (
     select_output,
 )
 from orbit.store.sql.dispatcher_lists import DispatcherRow, select_live_dispatchers
-from orbit.store.sql.installation import select_cursor_key
 from orbit.store.sql.queue_admin import page_queues, select_queue_by_name, select_queue_views
 from orbit.store.sql.task_lists import TaskPage, page_tasks
 from orbit.store.sql.tasks import TaskRow, select_payloads, select_tasks
 from orbit.store.transaction import Tx
-
-T = TypeVar("T")
-Row = TypeVar("Row")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[T]):
-    """One page of a list; `next_cursor` is None on the last."""
-
-    items: tuple[T, ...]
-    next_cursor: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +84,7 @@ def read_queues(tx: Tx, token: Token, query: ListQueues) -> Page[QueueView]:
     """Return the caller's queues by id; with `name`, that one or none."""
     caller = _reader(tx, token, QUEUES_READ)
     bound = cursor.context("queues", caller.namespace_id, _scope(caller), query.name)
-    position = _position(tx, bound, query.cursor, (bytes,))
+    position = read_position(tx, bound, query.cursor, (bytes,))
     if query.name is not None:
         named = select_queue_by_name(tx, caller.namespace_id, query.name)
         rows = [named] if named is not None and caller.may_see(named.namespace_id, named.queue_id) else []
@@ -110,7 +98,7 @@ def read_queues(tx: Tx, token: Token, query: ListQueues) -> Page[QueueView]:
             after=None if position is None else position[0],
             limit=query.limit + 1,
         )
-    return _page(tx, bound, rows, query.limit, view_of_queue, lambda row: (row.queue_id,))
+    return make_page(tx, bound, rows, query.limit, view_of_queue, lambda row: (row.queue_id,))
 
 
 def read_task(tx: Tx, token: Token, task_id: bytes) -> TaskDetail:
@@ -131,7 +119,7 @@ def read_tasks(tx: Tx, token: Token, query: ListTasks) -> Page[TaskView]:
     if queue is None or not caller.may_see(queue.namespace_id, query.queue_id):
         raise NotFound("queue not found")
     bound = cursor.context("tasks", caller.namespace_id, _scope(caller), *_filters(query))
-    position = _position(tx, bound, query.cursor, (datetime, bytes))
+    position = read_position(tx, bound, query.cursor, (datetime, bytes))
     rows = page_tasks(
         tx,
         TaskPage(
@@ -144,7 +132,7 @@ def read_tasks(tx: Tx, token: Token, query: ListTasks) -> Page[TaskView]:
             limit=query.limit + 1,
         ),
     )
-    return _page(
+    return make_page(
         tx, bound, current(tx, rows), query.limit, task_view, lambda row: (row.created_at, row.task_id)
     )
 
@@ -154,12 +142,12 @@ def read_attempts(tx: Tx, token: Token, query: ListAttempts) -> Page[AttemptView
     caller = _reader(tx, token, TASKS_READ)
     _visible_task(tx, caller, query.task_id)
     bound = cursor.context("attempts", caller.namespace_id, _scope(caller), query.task_id)
-    position = _position(tx, bound, query.cursor, (int,))
+    position = read_position(tx, bound, query.cursor, (int,))
     rows = page_attempts(
         tx, query.task_id, after_epoch=0 if position is None else position[0], limit=query.limit + 1
     )
     evidence = select_evidence(tx, [row.attempt_id for row in rows[: query.limit]])
-    return _page(
+    return make_page(
         tx,
         bound,
         rows,
@@ -213,30 +201,6 @@ def _filters(query: ListTasks) -> tuple[bytes | str | None, ...]:
         query.business_key,
         *(None if moment is None else moment.isoformat() for moment in times),
     )
-
-
-def _position(tx: Tx, bound: bytes, text: str | None, kinds: tuple[type, ...]) -> tuple[Any, ...] | None:
-    if text is None:
-        return None
-    position = cursor.decode(select_cursor_key(tx), bound, text)
-    if len(position) != len(kinds) or not all(map(isinstance, position, kinds)):
-        raise InvalidArgument("is of another version", field="cursor")
-    return position
-
-
-def _page(
-    tx: Tx,
-    bound: bytes,
-    rows: Sequence[Row],
-    limit: int,
-    view: Callable[[Row], T],
-    position: Callable[[Row], cursor.Position],
-) -> Page[T]:
-    """Make a page of at most `limit` rows; one row more than that says that another page follows."""
-    shown = rows[:limit]
-    has_more = len(rows) > limit
-    following = cursor.encode(select_cursor_key(tx), bound, position(shown[-1])) if has_more else None
-    return Page(items=tuple(map(view, shown)), next_cursor=following)
 
 
 def _attempt(

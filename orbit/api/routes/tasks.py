@@ -12,18 +12,15 @@ from orbit.api.route import Parameter, Route
 from orbit.api.routes.commands import receive_command
 from orbit.api.routes.lists import CURSOR, LIMIT, receive_query
 from orbit.api.services import Services
-from orbit.api.shapes.tasks import (
-    CancelBody,
-    SubmitBody,
+from orbit.api.shapes.task_views import (
     Task,
     TaskList,
     TaskWritten,
-    parse_cancel,
-    parse_submit,
     render_detail,
     render_list,
     render_written,
 )
+from orbit.api.shapes.tasks import CancelBody, SubmitBody, parse_cancel, parse_submit
 from orbit.domain.errors import InvalidArgument
 from orbit.domain.ids import parse_id
 from orbit.domain.keys import check_business_key

@@ -20,7 +20,7 @@ from orbit.api.shapes.fields import (
 from orbit.domain.ids import id_text
 from orbit.domain.states import AttemptState, Outcome
 from orbit.domain.wire import format_time, uint64_text
-from orbit.pulse.queries import Page
+from orbit.pulse.paging import Page
 from orbit.pulse.views import AttemptView, EvidenceView
 
 

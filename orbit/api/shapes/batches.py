@@ -10,7 +10,8 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from orbit.api.shapes.fields import Answer, Shape
-from orbit.api.shapes.tasks import SubmitBody, Task, build_submit, render_task
+from orbit.api.shapes.task_views import Task, render_task
+from orbit.api.shapes.tasks import SubmitBody, build_submit
 from orbit.domain import jsonfaults, limits
 from orbit.domain.errors import InvalidArgument, OrbitError, StoreError
 from orbit.domain.keys import check_idempotency_key

@@ -14,7 +14,7 @@ from orbit.domain.strictjson import decode
 from orbit.domain.wire import parse_uint64, uint64_text
 from orbit.kernel.caller import Token
 from orbit.pulse.commands import ConfigureQueue, CreateQueue, QueueAnswer
-from orbit.pulse.queries import Page
+from orbit.pulse.paging import Page
 from orbit.pulse.views import QueueView
 
 QueueName = Annotated[str, name_field("unique in the namespace", limits.QUEUE_NAME_MAX_CHARS)]

@@ -1,28 +1,21 @@
-"""Tasks over HTTP (docs/http.md): submit, cancel, read, list."""
+"""What callers may send about tasks (docs/http.md): submit, cancel."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from orbit.api.shapes.fields import (
-    Answer,
-    ErrorPair,
     Id,
-    Json,
     Shape,
     Time,
-    Uint64,
-    error_or_unset,
     key_field,
     name_field,
-    some,
-    time_or_unset,
 )
 from orbit.domain import limits
 from orbit.domain.errors import InvalidArgument, PayloadTooLarge
-from orbit.domain.ids import id_text, new_id, parse_id
+from orbit.domain.ids import new_id, parse_id
 from orbit.domain.keys import (
     check_business_key,
     check_concurrency_key,
@@ -31,13 +24,11 @@ from orbit.domain.keys import (
     check_version,
 )
 from orbit.domain.retry import RetryPolicy
-from orbit.domain.states import Backoff, OnUnknown, TaskState
+from orbit.domain.states import Backoff, OnUnknown
 from orbit.domain.strictjson import decode
-from orbit.domain.wire import format_time, parse_time, uint64_text
+from orbit.domain.wire import parse_time
 from orbit.kernel.caller import Token
-from orbit.pulse.commands import CancelTask, SubmitTask, TaskAnswer
-from orbit.pulse.queries import Page
-from orbit.pulse.views import TaskDetail, TaskView
+from orbit.pulse.commands import CancelTask, SubmitTask
 
 Handler = Annotated[str, name_field("who executes the task", limits.HANDLER_MAX_CHARS)]
 Version = Annotated[str, name_field("matched exactly", limits.VERSION_MAX_CHARS)]
@@ -90,62 +81,6 @@ class SubmitBody(Shape, frozen=True, kw_only=True):
 
 class CancelBody(Shape, frozen=True, kw_only=True):
     reason: CancelReason = ""
-
-
-class Retry(Answer, frozen=True, kw_only=True):
-    max_attempts: int
-    backoff: str
-    initial_ms: int
-    max_ms: int
-
-
-class TaskSummary(Answer, frozen=True, kw_only=True):
-    """A task in a list."""
-
-    id: Id
-    namespace_id: Id
-    queue_id: Id
-    handler: str
-    handler_version: str
-    payload_version: str
-    state: TaskState
-    revision: Uint64
-    priority: int
-    created_at: Time
-    updated_at: Time
-    available_at: Time
-    attempts_used: int
-    max_attempts: int
-    epoch: Uint64
-    business_key: str | UnsetType = UNSET
-    concurrency_key: str | UnsetType = UNSET
-    start_deadline_at: Time | UnsetType = UNSET
-    deadline_at: Time | UnsetType = UNSET
-    timeout_ms: int | UnsetType = UNSET
-    attempt_timeout_ms: int | UnsetType = UNSET
-    delay_ms: int | UnsetType = UNSET
-    on_unknown: OnUnknown | UnsetType = UNSET
-    cancel_requested_at: Time | UnsetType = UNSET
-    finished_at: Time | UnsetType = UNSET
-    error: ErrorPair | UnsetType = UNSET
-
-
-class Task(TaskSummary, frozen=True, kw_only=True):
-    """A task by itself; `payload` and `output` only when it is read by id."""
-
-    retry: Retry | UnsetType = UNSET
-    payload: Json | UnsetType = UNSET
-    output: Json | UnsetType = UNSET
-
-
-class TaskWritten(Answer, frozen=True, kw_only=True):
-    deduplicated: bool
-    task: Task
-
-
-class TaskList(Answer, frozen=True, kw_only=True):
-    tasks: list[TaskSummary]
-    next_cursor: str | UnsetType = UNSET
 
 
 def parse_submit(token: Token, idempotency_key: str, body: bytes) -> SubmitTask:
@@ -202,39 +137,6 @@ def parse_cancel(token: Token, idempotency_key: str, task_id: bytes, body: bytes
     return CancelTask(token=token, idempotency_key=idempotency_key, task_id=task_id, reason=reason)
 
 
-def render_written(answer: TaskAnswer) -> TaskWritten:
-    return TaskWritten(deduplicated=answer.deduplicated, task=render_task(answer.task))
-
-
-def render_detail(detail: TaskDetail) -> Task:
-    """Render a task with the exact bytes of its payload and output."""
-    return render_task(
-        detail.task,
-        payload=Raw(detail.payload),
-        output=UNSET if detail.output is None else Raw(detail.output),
-    )
-
-
-def render_task(view: TaskView, *, payload: Raw | UnsetType = UNSET, output: Raw | UnsetType = UNSET) -> Task:
-    return Task(
-        **_common(view),
-        retry=Retry(
-            max_attempts=view.max_attempts,
-            backoff=view.backoff,
-            initial_ms=view.backoff_initial_ms,
-            max_ms=view.backoff_max_ms,
-        ),
-        payload=payload,
-        output=output,
-    )
-
-
-def render_list(page: Page[TaskView]) -> TaskList:
-    return TaskList(
-        tasks=[TaskSummary(**_common(view)) for view in page.items], next_cursor=some(page.next_cursor)
-    )
-
-
 def _policy(retry: RetryBody) -> RetryPolicy:
     return RetryPolicy(
         max_attempts=retry.max_attempts,
@@ -242,34 +144,3 @@ def _policy(retry: RetryBody) -> RetryPolicy:
         initial_ms=retry.initial_ms,
         max_ms=retry.max_ms,
     )
-
-
-def _common(view: TaskView) -> dict[str, Any]:
-    return {
-        "id": id_text(view.task_id),
-        "namespace_id": id_text(view.namespace_id),
-        "queue_id": id_text(view.queue_id),
-        "handler": view.handler,
-        "handler_version": view.handler_version,
-        "payload_version": view.payload_version,
-        "state": view.state,
-        "revision": uint64_text(view.revision),
-        "priority": view.priority,
-        "created_at": format_time(view.created_at),
-        "updated_at": format_time(view.updated_at),
-        "available_at": format_time(view.available_at),
-        "attempts_used": view.attempts_used,
-        "max_attempts": view.max_attempts,
-        "epoch": uint64_text(view.epoch),
-        "business_key": some(view.business_key),
-        "concurrency_key": some(view.concurrency_key),
-        "start_deadline_at": time_or_unset(view.start_deadline_at),
-        "deadline_at": time_or_unset(view.deadline_at),
-        "timeout_ms": some(view.timeout_ms),
-        "attempt_timeout_ms": some(view.attempt_timeout_ms),
-        "delay_ms": some(view.delay_ms),
-        "on_unknown": some(view.on_unknown),
-        "cancel_requested_at": time_or_unset(view.cancel_requested_at),
-        "finished_at": time_or_unset(view.finished_at),
-        "error": error_or_unset(view.error_code, view.error_message),
-    }
