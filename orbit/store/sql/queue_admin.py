@@ -108,7 +108,7 @@ def update_queue_controls(tx: Tx, queues: Iterable[QueueAdminRow]) -> None:
     tx.enter(Rank.QUEUE)
     for queue in sorted(queues):
         values = (queue.paused, queue.max_concurrency, queue.rate_per_second, queue.max_unfinished_tasks)
-        tx.execute(_CONFIGURE, (*values, queue.revision, tx.now, queue.queue_id))
+        tx.write(_CONFIGURE, (*values, queue.revision, tx.now, queue.queue_id))
 
 
 def _view(row: Sequence[Any]) -> QueueAdminRow:

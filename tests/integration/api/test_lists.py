@@ -65,6 +65,22 @@ async def test_filters_by_state_key_and_time(api: Api, tenant: Tenant) -> None:
     ]
 
 
+async def test_held_tasks_are_found_by_their_state(api: Api, tenant: Tenant, pulse: Pulse) -> None:
+    """LEASED and RUNNING are told apart, in the filter as in the task."""
+    ids = [(await api.submit(tenant, f"k{n}")).data["task"]["id"] for n in range(3)]
+    worker = pulse.worker()
+    running = worker.run_one().task_id.hex()
+    leased = worker.claim_one().task_id.hex()
+    assert await walk(api, tenant, state="RUNNING") == [running]
+    assert await walk(api, tenant, state="LEASED") == [leased]
+    assert await walk(api, tenant, state="WAITING") == [(set(ids) - {running, leased}).pop()]
+    for task, state, used in ((running, "RUNNING", 1), (leased, "LEASED", 0)):
+        shown = (await api.get(f"/v1/tasks/{task}", tenant)).data
+        assert (shown["state"], shown["attempts_used"], shown["epoch"]) == (state, used, "1")
+    listed = (await api.get(f"/v1/tasks?queue_id={tenant.queue_id.hex()}", tenant)).data["tasks"]
+    assert {task["id"]: task["state"] for task in listed}[running] == "RUNNING"
+
+
 async def test_a_cursor_belongs_to_its_list(api: Api, tenant: Tenant, session: Session) -> None:
     """Other filters, another scope, a changed byte: 400 naming the cursor, never a list from its start."""
     for key in "abc":
