@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from orbit.domain.errors import InvalidArgument, PayloadTooLarge, RequestTimeout
+from orbit.domain.errors import InvalidArgument, OrbitError, PayloadTooLarge, RequestTimeout
 from orbit.domain.limits import BODY_MAX_BYTES
 
 BODY_TIMEOUT_SECONDS: Final = 20.0
@@ -41,16 +41,26 @@ class GatheredBody:
         self._parts: list[bytes] = []
         self._size = 0
 
+    @property
+    def is_too_large(self) -> bool:
+        return self._size > BODY_MAX_BYTES
+
     def add(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size <= BODY_MAX_BYTES:
-            self._parts.append(data)
-        else:
+        if self.is_too_large:
             self._parts.clear()
+        else:
+            self._parts.append(data)
+
+    def late(self) -> OrbitError:
+        """Return what to tell a peer that didn't come to the body's end in time."""
+        if self.is_too_large:
+            return _too_large()
+        return RequestTimeout(f"the body didn't arrive within {BODY_TIMEOUT_SECONDS:.0f} s")
 
     async def read(self) -> bytes:
         _check_headers(self._headers)
-        if self._size > BODY_MAX_BYTES:
+        if self.is_too_large:
             raise _too_large()
         return b"".join(self._parts)
 

@@ -17,13 +17,12 @@ from hypercorn.protocol.events import Request as StreamRequest
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 
-from orbit.api.body import BODY_TIMEOUT_SECONDS, GatheredBody
+from orbit.api.body import BODY_TIMEOUT_SECONDS, DRAIN_SECONDS, GatheredBody
 from orbit.api.bridge import Plain
 from orbit.api.envelope import Reply, failed, new_request_id
 from orbit.api.errors import failure_of, http_fault
 from orbit.api.exchange import Direct, Exchange
 from orbit.api.heads import check_request, date, response
-from orbit.domain.errors import RequestTimeout
 from orbit.runtime.logging import get_logger
 
 
@@ -127,7 +126,10 @@ class Http1(H11Protocol):
     async def _go_on_directly(self, call: tuple[Direct, Exchange, GatheredBody], event: Any) -> None:
         direct, exchange, body = call
         if isinstance(event, h11.Data):
+            was_too_large = body.is_too_large
             body.add(bytes(event.data))
+            if body.is_too_large and not was_too_large:
+                await self.send(Patience(DRAIN_SECONDS))
         elif isinstance(event, h11.EndOfMessage):
             self._direct = None
             self._is_answering = True
@@ -137,9 +139,12 @@ class Http1(H11Protocol):
     async def time_out(self) -> None:
         """Answer a request whose body didn't come in time, and close."""
         if self._direct is not None:
-            exchange, self._direct = self._direct[1], None
-            late = RequestTimeout(f"the body didn't arrive within {BODY_TIMEOUT_SECONDS:.0f} s")
-            await self._reply(failed(exchange.request_id, failure_of(late)), is_last=True)
+            (_, exchange, body), self._direct = self._direct, None
+            failure = failure_of(body.late())
+            get_logger().info(
+                "bad_http", request_id=exchange.request_id, status=failure.status, path=exchange.path
+            )
+            await self._reply(failed(exchange.request_id, failure), is_last=True)
             await self.send(Closed())
 
     async def _reply(self, reply: Reply, *, is_last: bool = False) -> None:

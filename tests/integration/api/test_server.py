@@ -205,6 +205,35 @@ async def test_a_giant_body_costs_no_memory(api: Api, tenant: Tenant) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30 * 1024
 
 
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/queues"])
+async def test_a_body_without_end_is_refused(
+    api: Api, tenant: Tenant, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Chunks that never stop: 413 soon after the bound, whichever way the request takes."""
+    monkeypatch.setattr("orbit.api.http1.DRAIN_SECONDS", 0.3)
+    monkeypatch.setattr("orbit.api.body.DRAIN_SECONDS", 0.3)
+    name, value = bearer(tenant)
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\n{name}: {value}\r\nIdempotency-Key: k\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n"
+    )
+    stream = await open_stream(api)
+
+    async def flood() -> None:
+        with contextlib.suppress(trio.BrokenResourceError):
+            await stream.send_all(head.encode())
+            while True:
+                await stream.send_all(b"10000\r\n" + bytes(65_536) + b"\r\n")
+                await trio.sleep(0.005)
+
+    async with stream, trio.open_nursery() as nursery:
+        nursery.start_soon(flood)
+        with trio.fail_after(10):
+            assert b" 413 " in await stream.receive_some(65_536)
+        nursery.cancel_scope.cancel()
+    assert await is_alive(api)
+
+
 async def test_pipelined_requests_are_answered_in_order(api: Api) -> None:
     """One after the other; a fault behind a complete request doesn't take its answer."""
     closing = HEALTH[:-2] + b"Connection: close\r\n\r\n"
