@@ -10,7 +10,7 @@ from typing import Final
 import trio
 from trio_websocket import WebSocketRequest
 
-from orbit.domain.errors import InvalidArgument, NotFound, OrbitError, Unauthenticated
+from orbit.domain.errors import InvalidArgument, NotFound, OrbitError, Unauthenticated, Unavailable
 from orbit.domain.ids import id_text, new_id
 from orbit.domain.permissions import WORKERS_CONNECT
 from orbit.domain.strictjson import encode
@@ -24,6 +24,7 @@ from orbit.scheduler.dispatcher import Dispatcher
 from orbit.scheduler.messages import PATH, SUBPROTOCOL
 from orbit.scheduler.session import WorkerSession
 from orbit.scheduler.wire import Wire
+from orbit.store.failures import DatabaseError
 
 CONNECTIONS_MAX: Final = 4_096
 _BEARER: Final = b"bearer "
@@ -77,6 +78,9 @@ class Listener:
                     token, caller = await self._admit(request)
                 except OrbitError as error:
                     await _reject(request, error)
+                except DatabaseError as error:
+                    get_logger().warning("admission_failed", error=error)
+                    await _reject(request, Unavailable("the database is unavailable"))
                 else:
                     await self._serve(request, wire, token, caller)
             nursery.cancel_scope.cancel()

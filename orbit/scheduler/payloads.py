@@ -9,16 +9,16 @@ from typing import Final
 
 import trio
 
-from orbit.domain.errors import OrbitError
 from orbit.pulse.commands import Assignment
 from orbit.runtime.database import Database
+from orbit.runtime.logging import get_logger
 from orbit.scheduler import replies
 from orbit.scheduler.outbox import MESSAGE_BYTES
 from orbit.scheduler.session import WorkerSession
 from orbit.store.sql.tasks import select_payloads
 
 READ_MAX: Final = 64
-RETRY_SECONDS: Final = 0.1
+RETRY_SECONDS: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -79,7 +79,8 @@ class Payloads:
         task_ids = [parcel.assignment.task_id for parcel in parcels]
         try:
             payloads = await self._database.read(lambda tx: select_payloads(tx, task_ids))
-        except OrbitError:
+        except Exception as error:  # noqa: BLE001 - whatever ails the database, the attempts are to be delivered
+            get_logger().warning("payloads_delayed", count=len(parcels), error=error)
             self._line.extendleft(reversed(parcels))
             await trio.sleep(RETRY_SECONDS)
             return

@@ -93,3 +93,7 @@ class Pool:
             self.is_wanted = False
             self.not_before = now + min(PAUSE_MIN_SECONDS * 2**self._misses, PAUSE_MAX_SECONDS)
             self._misses = min(self._misses + 1, 10)
+
+    def abandon(self) -> None:
+        """Forget a claim that got no outcome; the next probe looks anew."""
+        self.is_claiming = self.is_wanted = False

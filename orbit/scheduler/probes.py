@@ -8,9 +8,9 @@ from typing import Final
 
 import trio
 
-from orbit.domain.errors import OrbitError
 from orbit.pulse.probe import Pair, Probed, Wanted, probe
 from orbit.runtime.database import Database
+from orbit.runtime.logging import get_logger
 from orbit.scheduler.application import Application
 from orbit.scheduler.dispatcher import Dispatcher
 from orbit.scheduler.pool import Pool
@@ -21,7 +21,7 @@ INTERVAL_MAX_SECONDS: Final = 0.25
 INTERVAL_GROWTH: Final = 1.5
 # Hints that come closer together share a probe.
 COALESCE_SECONDS: Final = 0.002
-FAILURE_SECONDS: Final = 0.5
+FAILURE_SECONDS: Final = 1.0
 PAIRS_MAX: Final = 1_024
 
 
@@ -49,7 +49,8 @@ class Prober:
             self._wake = trio.Event()
             try:
                 found = await self._probe(started)
-            except OrbitError:
+            except Exception as error:  # noqa: BLE001 - whatever ails the database, look again
+                get_logger().warning("probe_failed", error=error)
                 await trio.sleep(FAILURE_SECONDS)
                 continue
             self._pace(found)

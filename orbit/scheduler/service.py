@@ -20,6 +20,7 @@ from orbit.scheduler.dispatcher import Dispatcher
 from orbit.scheduler.listener import Listener, open_listeners
 from orbit.scheduler.probes import Prober
 from orbit.scheduler.upkeep import Cancels, Presence, SessionChecks
+from orbit.store.failures import DatabaseError
 
 # The stop takes at most their sum: answer what has arrived, then let the connections close.
 ANSWER_SECONDS: Final = 6.0
@@ -118,10 +119,15 @@ class _Parts:
             log.info("dispatcher_stopped", all_answered=answered, all_closed=closed)
 
     async def _hear(self) -> None:
-        async for hint in self._hints:
-            self.prober.soon()
-            if hint.kind is HintKind.CANCEL:
-                self._cancels.hint(hint.application)
+        while True:
+            try:
+                async for hint in self._hints:
+                    self.prober.soon()
+                    if hint.kind is HintKind.CANCEL:
+                        self._cancels.hint(hint.application)
+            except OSError as error:
+                get_logger().warning("hints_failed", error=error)  # probes come anyway
+                await trio.sleep(1.0)
 
 
 async def _accept(
@@ -148,8 +154,8 @@ async def _leave(work: Callable[[], Awaitable[object]], seconds: float) -> None:
     try:
         with trio.move_on_after(seconds):
             await work()
-    except OrbitError as error:
-        get_logger().info("goodbye_failed", error=error.code)
+    except (OrbitError, DatabaseError) as error:
+        get_logger().info("goodbye_failed", error=error)
 
 
 def _port(listener: object) -> int:

@@ -129,10 +129,11 @@ class WorkerSession:
         if isinstance(outcome, OrbitError):
             self.outbox.put(replies.error(reply_to, outcome))
             return
-        self.held = {}
         for state in outcome.attempts:
             if state.owned:
                 self._hold(state, now)
+            else:
+                self.held.pop(state.attempt_id, None)
         self.outbox.put(replies.resumed(reply_to, outcome), len(outcome.attempts) * replies.STATE_BYTES)
         if self.phase is Phase.RESUMING:
             self.phase = Phase.OPEN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 import trio
@@ -12,7 +12,9 @@ from orbit.pulse.commands import Assignment
 from orbit.pulse.resume import resume_sessions
 from orbit.pulse.tick import tick
 from orbit.runtime.database import Database
+from orbit.runtime.logging import get_logger
 from orbit.scheduler.application import Application, Tick, Waiting
+from orbit.scheduler.pool import Pool
 from orbit.scheduler.rotation import RoundRobin
 from orbit.scheduler.session import WorkerSession
 
@@ -54,19 +56,22 @@ class Ticks:
                 await self._idle.park()
                 continue
             application.in_flight = True
+            resumes = application.take_resumes()
+            work = Tick()
             try:
-                await self._serve(application)
+                if resumes:
+                    await self._resume(application, resumes)
+                work = application.take(trio.current_time())
+                if work.operations:
+                    await self._serve(application, work)
+            except Exception as error:  # noqa: BLE001 - a bug must cost those it touches their sessions, nobody else
+                get_logger().error("tick_failed", exc_info=error)
+                _end_sessions([*resumes, *work.origins])
             finally:
                 application.in_flight = False
             application.wake(trio.current_time())
 
-    async def _serve(self, application: Application) -> None:
-        resumes = application.take_resumes()
-        if resumes:
-            await self._resume(application, resumes)
-        work = application.take(trio.current_time())
-        if not work.operations:
-            return
+    async def _serve(self, application: Application, work: Tick) -> None:
         outcomes = await self._group(tick, application.application_id, work.operations)
         for session, assignment in application.settle(work, outcomes, trio.current_time()):
             self._payloads.add(session, assignment)
@@ -96,3 +101,12 @@ class Ticks:
 
     def _unpark(self) -> None:
         self._idle.unpark()
+
+
+def _end_sessions(origins: Iterable[object]) -> None:
+    """Let the workers reconnect whose commands got no answer: they repeat them under the same ids."""
+    for origin in origins:
+        if isinstance(origin, Waiting) and origin.session is not None:
+            origin.session.outbox.end(1013, "internal error")
+        elif isinstance(origin, Pool):
+            origin.abandon()
