@@ -24,7 +24,7 @@ from orbit.scheduler.dispatcher import Dispatcher
 from orbit.scheduler.messages import PATH, SUBPROTOCOL
 from orbit.scheduler.session import WorkerSession
 from orbit.scheduler.wire import Wire
-from orbit.store.failures import DatabaseError
+from orbit.store.failures import DriverError
 
 CONNECTIONS_MAX: Final = 4_096
 _BEARER: Final = b"bearer "
@@ -78,7 +78,7 @@ class Listener:
                     token, caller = await self._admit(request)
                 except OrbitError as error:
                     await _reject(request, error)
-                except DatabaseError as error:
+                except DriverError as error:
                     get_logger().warning("admission_failed", error=error)
                     await _reject(request, Unavailable("the database is unavailable"))
                 else:

@@ -20,7 +20,7 @@ from orbit.scheduler.dispatcher import Dispatcher
 from orbit.scheduler.listener import Listener, open_listeners
 from orbit.scheduler.probes import Prober
 from orbit.scheduler.upkeep import Cancels, Presence, SessionChecks
-from orbit.store.failures import DatabaseError
+from orbit.store.failures import DriverError
 
 # The stop takes at most their sum: answer what has arrived, then let the connections close.
 ANSWER_SECONDS: Final = 6.0
@@ -154,7 +154,7 @@ async def _leave(work: Callable[[], Awaitable[object]], seconds: float) -> None:
     try:
         with trio.move_on_after(seconds):
             await work()
-    except (OrbitError, DatabaseError) as error:
+    except (OrbitError, DriverError) as error:
         get_logger().info("goodbye_failed", error=error)
 
 

@@ -18,7 +18,7 @@ from orbit.runtime.database import Database
 from orbit.runtime.hints import application_hash
 from orbit.runtime.runner import Loop
 from orbit.scheduler.dispatcher import Dispatcher, all_sessions
-from orbit.store.failures import DatabaseError
+from orbit.store.failures import DriverError
 
 CHECK_SECONDS: Final = 0.8
 CHECK_MAX: Final = 500
@@ -70,7 +70,7 @@ class SessionChecks:
             for start in range(0, len(ended), CHECK_MAX):
                 part = ended[start : start + CHECK_MAX]
                 await self._database.write(partial(close_sessions, session_ids=part))
-        except (OrbitError, DatabaseError):
+        except (OrbitError, DriverError):
             self._dispatcher.ended += ended
             raise
 
@@ -138,7 +138,7 @@ class Cancels:
             await self._wake.wait()
             self._wake = trio.Event()
             hinted, self._hinted = self._hinted, set()
-            with suppress(OrbitError, DatabaseError):  # the renewals tell it
+            with suppress(OrbitError, DriverError):  # the renewals tell it
                 await self._tell(hinted)
             await trio.sleep(CANCEL_SECONDS)
 
