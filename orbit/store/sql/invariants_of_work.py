@@ -29,12 +29,13 @@ ATTEMPTS: Final = (
     ),
     Check(
         "I1 epochs and Starts are counted",
-        f"""SELECT CONCAT({task_text()}, ' epoch ', t.epoch, ' used ', t.attempts_used, ', has ', COUNT(a.epoch),
-            ' attempts, newest ', COALESCE(MAX(a.epoch), 0), ', ', COUNT(a.started_at), ' Starts')
-        FROM queues q JOIN tasks t ON t.queue_id = q.queue_id LEFT JOIN attempts a ON a.task_id = t.task_id
-        WHERE {{q}} GROUP BY t.task_id, t.epoch, t.attempts_used
-        HAVING t.epoch <> COUNT(a.epoch) OR t.epoch <> COALESCE(MAX(a.epoch), 0)
-            OR t.attempts_used <> COUNT(IF(a.ended_at IS NULL, NULL, a.started_at))""",
+        f"""SELECT CONCAT(x.name, ' says ', x.said, ', has ', x.found, ' (epoch/newest/ended Starts)') FROM (
+            SELECT CONCAT({task_text()}) AS name, CONCAT(t.epoch, '/', t.epoch, '/', t.attempts_used) AS said, (
+                SELECT CONCAT(COUNT(*), '/', COALESCE(MAX(a.epoch), 0), '/',
+                    COUNT(IF(a.ended_at IS NULL, NULL, a.started_at)))
+                FROM attempts a WHERE a.task_id = t.task_id) AS found
+            FROM queues q JOIN tasks t ON t.queue_id = q.queue_id WHERE {{q}}
+        ) x WHERE x.said <> x.found""",
     ),
     Check(
         "I1 an ended attempt says when and what its task became",
