@@ -80,9 +80,9 @@ def probe(tx: Tx, wanted: Wanted) -> Probed:
     )
 
 
-def cancelled_attempts(tx: Tx, attempt_ids: Sequence[bytes]) -> list[bytes]:
-    """Return those attempts whose task carries a cancel intent."""
-    return select_cancelled(tx, attempt_ids) if attempt_ids else []
+def cancelled_attempts(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, bool]:
+    """Return those attempts whose task carries a cancel intent; false for those that it has ended already."""
+    return select_cancelled(tx, attempt_ids) if attempt_ids else {}
 
 
 def why_blocked(queue: QueueRow, now: datetime) -> Blocked | None:

@@ -197,12 +197,17 @@ class WorkerSession:
             return False
         return held.is_started == isinstance(command, FinishAttempt)
 
-    def tell_cancel(self, attempt_id: bytes) -> None:
-        """Tell the worker, once, that somebody wants an attempt cancelled."""
+    def tell_cancel(self, attempt_id: bytes, *, is_live: bool) -> None:
+        """Tell the worker, once, that somebody wants an attempt cancelled; one that has ended takes no seat."""
         held = self.held.get(attempt_id)
-        if held is not None and not held.cancel_told:
+        if held is None:
+            return
+        if not held.cancel_told:
             held.cancel_told = True
             self.outbox.put(messages.CancelRequested(attempt_id=attempt_id.hex()))
+        if not is_live:
+            del self.held[attempt_id]
+            self._drained()
 
     def forget_expired(self, before: float) -> None:
         """Free seats of attempts whose lease ended long ago without a word from the worker."""

@@ -157,5 +157,6 @@ class Cancels:
         attempts = list(holders)
         for start in range(0, len(attempts), CANCEL_MAX):
             part = attempts[start : start + CANCEL_MAX]
-            for attempt_id in await self._database.read(partial(cancelled_attempts, attempt_ids=part)):
-                holders[attempt_id].tell_cancel(attempt_id)
+            found = await self._database.read(partial(cancelled_attempts, attempt_ids=part))
+            for attempt_id, is_live in found.items():
+                holders[attempt_id].tell_cancel(attempt_id, is_live=is_live)

@@ -41,7 +41,7 @@ _CLAIMABLE_LANES = "SELECT lane_id FROM lanes FORCE INDEX (PRIMARY) WHERE lane_i
 _FULL = "SELECT application_id FROM application_quotas WHERE application_id IN %s AND active >= max_active"
 
 _CANCELLED = """
-SELECT a.attempt_id FROM attempts a FORCE INDEX (uq_attempts_attempt_id) JOIN tasks t ON t.task_id = a.task_id
+SELECT a.attempt_id, a.lease_expires_at IS NOT NULL FROM attempts a FORCE INDEX (uq_attempts_attempt_id) JOIN tasks t ON t.task_id = a.task_id
 WHERE a.attempt_id IN %s AND t.cancel_requested_at IS NOT NULL
 """
 
@@ -78,6 +78,6 @@ def select_full_applications(tx: Tx, application_ids: Iterable[bytes]) -> set[by
     return {row[0] for row in tx.rows(_FULL, (list(application_ids),))}
 
 
-def select_cancelled(tx: Tx, attempt_ids: Sequence[bytes]) -> list[bytes]:
-    """Return those attempts whose task somebody wants cancelled."""
-    return [row[0] for row in tx.rows(_CANCELLED, (list(attempt_ids),))]
+def select_cancelled(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, bool]:
+    """Return those attempts whose task somebody wants cancelled, and whether they are still live."""
+    return {row[0]: bool(row[1]) for row in tx.rows(_CANCELLED, (list(attempt_ids),))}

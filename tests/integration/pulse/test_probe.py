@@ -130,11 +130,14 @@ def test_a_probe_costs_the_same_whatever_waits(pulse: Pulse) -> None:
 
 
 def test_cancel_intents_are_found_by_attempt(pulse: Pulse) -> None:
-    """Of many attempts, those whose task somebody wants cancelled."""
+    """Of many attempts, those whose task somebody wants cancelled; one that hadn't started has ended by it."""
     pulse.submit_many(3)
     worker = pulse.worker()
-    held = [worker.run_one() for _ in range(3)]
-    pulse.cancel(held[1].task_id)
-    ids = [one.attempt_id for one in held]
-    assert pulse.session.run(lambda tx: cancelled_attempts(tx, ids)) == [held[1].attempt_id]
-    assert pulse.session.run(lambda tx: cancelled_attempts(tx, [])) == []
+    running, untouched = worker.run_one(), worker.run_one()
+    leased = worker.claim_one()
+    for one in (running, leased):
+        pulse.cancel(one.task_id)
+    ids = [one.attempt_id for one in (running, untouched, leased)]
+    found = pulse.session.run(lambda tx: cancelled_attempts(tx, ids))
+    assert found == {running.attempt_id: True, leased.attempt_id: False}
+    assert pulse.session.run(lambda tx: cancelled_attempts(tx, [])) == {}

@@ -209,10 +209,21 @@ def test_a_cancel_is_told_once() -> None:
     session = make_session()
     one = given(session, started=True)
     sent(session)
-    session.tell_cancel(one.attempt_id)
-    session.tell_cancel(one.attempt_id)
-    session.tell_cancel(assignment_for(session).attempt_id)
+    session.tell_cancel(one.attempt_id, is_live=True)
+    session.tell_cancel(one.attempt_id, is_live=True)
+    session.tell_cancel(assignment_for(session).attempt_id, is_live=True)
     assert sent(session) == [messages.CancelRequested(attempt_id=one.attempt_id.hex())]
+    assert session.room() == 3
+
+
+def test_a_cancel_that_ended_the_attempt_frees_its_seat() -> None:
+    """A task cancelled before its Start never runs, whether or not the worker says another word about it."""
+    session = make_session()
+    one = given(session)
+    sent(session)
+    session.tell_cancel(one.attempt_id, is_live=False)
+    assert sent(session) == [messages.CancelRequested(attempt_id=one.attempt_id.hex())]
+    assert session.room() == 4
 
 
 def test_a_flood_ends_the_session() -> None:
