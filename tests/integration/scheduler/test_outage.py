@@ -57,6 +57,7 @@ async def test_commands_are_unavailable_until_the_database_is_back(
         await worker.work_one()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", Loss)
 async def test_no_lost_commit_loses_or_doubles_a_task(
     make_service: MakeService, proxy: CommitProxy, tenant: Tenant, pulse: Pulse, loss: Loss
