@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 SUITES := $(wildcard tests/localdb tests/integration tests/e2e tests/faults)
 UNIT := $(wildcard tests/unit tests/architecture sdk/tests)
 CODE := $(wildcard orbit sdk/orbit_sdk sdk/tests tests bench examples migrations bin/*)
-TYPED := $(sort $(dir $(wildcard orbit/*.py sdk/orbit_sdk/*.py tests/support/*.py tests/architecture/*.py tests/localdb/*.py)))
+TYPED := $(sort $(dir $(wildcard orbit/*.py sdk/orbit_sdk/*.py bench/*.py tests/support/*.py tests/architecture/*.py tests/localdb/*.py)))
 # Scenarios that wait for leases shrink with this; `make soak` runs them at full length.
 export ORBIT_LEASE_MS ?= 3000
 export PYTHONPATH := $(CURDIR):$(CURDIR)/sdk
@@ -61,7 +61,7 @@ build: setup ## wheels and source archives of orbit and orbit-sdk in dist/
 	@cd sdk && $(abspath $(BIN))/python -m hatchling build -d $(CURDIR)/dist
 
 bench: setup ## measure; tables on screen, JSON in bench/results
-	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench $(ARGS)
 
 lock: setup ## resolve the dependencies anew into requirements.lock (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \

@@ -1,0 +1,1 @@
+"""Benchmarks of Orbit: every figure of docs/performance.md comes from here."""

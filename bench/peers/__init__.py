@@ -1,0 +1,1 @@
+"""Orbit's part in measurements beside other systems."""
