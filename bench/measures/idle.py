@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from bench.counters import difference, read_counts
 from bench.cpu import cpu_of, resident_mb
 from bench.crew import Post, crew
 from bench.fleet import API, DISPATCH, RECOVER
@@ -31,12 +32,16 @@ def measure(lab: Lab) -> Measure:
         workers.release()
         workers.await_connected()
         time.sleep(SETTLE_SECONDS)
+        counts = read_counts(lab.instance)
         found = _watch({**lab.fleet.pids(), **workers.pids, **_database(lab)}, lab.scale.idle_seconds)
+        counts = difference(read_counts(lab.instance), counts)
     found[DISPATCH]["session_kb"] = (found[DISPATCH]["memory"] - before) * 1_000 / sessions
     found[DAEMONS] = {
         "cpu": sum(found[name]["cpu"] for name in lab.fleet.pids()),
         "memory": max(found[name]["memory"] for name in lab.fleet.pids()),
     }
+    if "database" in found:
+        found["database"]["statements"] = counts["statements"] / lab.scale.idle_seconds
     found[DAEMONS_AND_WORKERS] = {"cpu": found[DAEMONS]["cpu"] + found["worker-1"]["cpu"]}
     names = {"worker-1": f"{sessions} workers in one process"}
     return Measure(
@@ -47,6 +52,7 @@ def measure(lab: Lab) -> Measure:
             Column(name="cpu", title="% of a core", decimals=1),
             Column(name="memory", title="memory MB", decimals=0),
             Column(name="session_kb", title="KB a session", decimals=0),
+            Column(name="statements", title="statements/s", decimals=1),
         ],
         rows=rows_of({names.get(name, name): [values] for name, values in found.items()}),
     )

@@ -12,6 +12,7 @@ from bench.crew import Crew, Post, crew
 from bench.fleet import API, DISPATCH, RECOVER
 from bench.lab import Lab
 from bench.load import Target, submit_paced
+from bench.meter import Meter
 from bench.results import Column, Measure, Values, rows_of
 
 NAME = "latency"
@@ -33,7 +34,16 @@ def measure(lab: Lab) -> Measure:
         name=NAME,
         title="Latency at light load",
         note=NOTE.strip(),
-        columns=[Column(name=name, title=name, decimals=1) for name in ("p50", "p95", "p99", "max")],
+        columns=[
+            *(Column(name=name, title=name, decimals=1) for name in ("p50", "p95", "p99", "max")),
+            Column(name="api_us", title="API CPU µs/task"),
+            Column(name="dispatch_us", title="dispatcher CPU µs/task"),
+            Column(name="worker_us", title="worker CPU µs/task"),
+            Column(name="database_us", title="database CPU µs/task"),
+            Column(name="statements", title="statements/task", decimals=1),
+            Column(name="commits", title="commits/task", decimals=1),
+            Column(name="others", title="other load, cores", decimals=2),
+        ],
         rows=rows_of({PACED: found}),
     )
 
@@ -45,10 +55,12 @@ def _once(lab: Lab) -> Values:
         workers.release()
         workers.await_connected()
         trio.run(partial(submit_paced, target, tasks=WARM_UP, interval=0.2))
+        meter = Meter(lab, workers.pids)
         trio.run(partial(submit_paced, target, tasks=lab.scale.paced_tasks, interval=INTERVAL_SECONDS))
         delays = _await_delays(workers, WARM_UP + lab.scale.paced_tasks)[WARM_UP:]
+        costs = meter.read(lab.scale.paced_tasks)
     cuts = statistics.quantiles((delay * 1_000 for delay in delays), n=100, method="inclusive")
-    return {"p50": cuts[49], "p95": cuts[94], "p99": cuts[98], "max": max(delays) * 1_000}
+    return {"p50": cuts[49], "p95": cuts[94], "p99": cuts[98], "max": max(delays) * 1_000, **costs}
 
 
 def _await_delays(workers: Crew, count: int) -> list[float]:
