@@ -33,7 +33,7 @@ Examples:
 @click.option("--only", default="", help=f"Some of: {', '.join(MEASURES)}.")
 @click.option("--quick", is_flag=True, help="Small sizes: shows that everything runs.")
 @click.option("--rounds", type=click.IntRange(1, 20), help="How often each comparison is repeated.")
-@click.option("--flavour", type=click.Choice(list(Flavour)), default=Flavour.MYSQL, show_default=True)
+@click.option("--flavour", type=click.Choice([f.value for f in Flavour]), default="mysql", show_default=True)
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Default: bench/results.")
 @click.pass_context
 def main(

@@ -76,11 +76,22 @@ BARS: Final = (
     Bar("latency at light load: p99", _value(latency.NAME, latency.PACED, "p99"), at_most=40, unit="ms"),
     *(
         Bar(
-            f"claim beside tasks that are {row}, against nothing else",
-            _ratio(claim.NAME, row, claim.EMPTY_KEYED if row == claim.BLOCKED else claim.EMPTY, "ms"),
+            f"claim beside tasks that are {row}, against an empty queue in the same tables",
+            _ratio(claim.NAME, row, claim.BESIDE_KEYED if row == claim.BLOCKED else claim.BESIDE, "ms"),
             at_most=1.3,
         )
         for row in (claim.BLOCKED, claim.FINISHED, claim.DELAYED)
+    ),
+    *(
+        Bar(
+            f"claim from an empty queue in full tables, against empty tables, {kind}",
+            _ratio(claim.NAME, full, empty, "ms"),
+            at_most=1.3,
+        )
+        for kind, full, empty in (
+            ("keyless", claim.BESIDE, claim.EMPTY),
+            ("keyed", claim.BESIDE_KEYED, claim.EMPTY_KEYED),
+        )
     ),
     Bar("idle: all daemons and the workers' process", idle.cpu_in_all, at_most=5, unit="% of a core"),
     Bar("idle: the largest daemon", idle.largest_daemon, at_most=120, unit="MB"),

@@ -31,9 +31,9 @@ _PLAIN: Final = {
 
 
 def read_counts(instance: Instance) -> Counts:
-    """Return the server's counts since it started; subtract two readings."""
+    """Return the server's counts since it started, those that this flavour has; subtract two readings."""
     status = {str(name): value for name, value in instance.execute("SHOW GLOBAL STATUS")}
-    counts = {ours: float(str(status.get(theirs, 0))) for ours, theirs in _PLAIN.items()}
+    counts = {ours: float(str(status[theirs])) for ours, theirs in _PLAIN.items() if theirs in status}
     counts["statements"] = sum(float(str(status.get(name, 0))) for name in _STATEMENTS)
     counts["deadlocks"] = _deadlocks(instance, status)
     return counts

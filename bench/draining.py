@@ -42,12 +42,14 @@ def drain(lab: Lab, posts: Sequence[Post], tasks: int) -> Values:
         workers.release()
         began = _await_first(workers)
         meter.restart_cpu()
-        done = 0
+        done = looks = 0
         while done < tasks and time.monotonic() < began + LONGEST_SECONDS:
             time.sleep(POLL_SECONDS)
             done = waiting - _left(lab, queues)
+            looks += len(queues)
         elapsed = time.monotonic() - began
-        return {"rate": done / elapsed, "tasks": done, "seconds": elapsed, **meter.read(done)}
+        costs = meter.read(done, own_statements=looks)
+        return {"rate": done / elapsed, "tasks": done, "seconds": elapsed, **costs}
 
 
 def _await_first(workers: Crew) -> float:
@@ -61,4 +63,4 @@ def _await_first(workers: Crew) -> float:
 
 
 def _left(lab: Lab, queues: Sequence[bytes]) -> int:
-    return sum(unfinished(lab.session, queue) for queue in queues)
+    return sum(unfinished(lab.reader, queue) for queue in queues)

@@ -15,15 +15,19 @@ from bench.tenants import Tenant, make_tenant, wipe
 from orbit.localdb.apt import Say
 from orbit.localdb.bundle import Flavour
 from orbit.localdb.instance import Instance
-from orbit.store.session import Session
+from orbit.store.session import Reader, Session
 
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """A database with a session on it, the daemons, the sizes, and a folder for what processes write."""
+    """A database with a session on it, the daemons, the sizes, and a folder for what processes write.
+
+    `reader` commits nothing: what looks while a measurement runs must not show in the database's counts of commits.
+    """
 
     instance: Instance
     session: Session
+    reader: Reader
     fleet: Fleet
     scale: Scale
     folder: Path
@@ -46,10 +50,11 @@ def open_lab(flavour: Flavour, scale: Scale, say: Say) -> Iterator[Lab]:
         running_database(flavour, say) as instance,
         tempfile.TemporaryDirectory(prefix="orbit-bench-") as name,
     ):
-        session = Session(instance.dsn())
+        session, reader = Session(instance.dsn()), Reader(instance.dsn())
         fleet = Fleet(instance.dsn(), session, Path(name))
         try:
-            yield Lab(instance, session, fleet, scale, Path(name), say)
+            yield Lab(instance, session, reader, fleet, scale, Path(name), say)
         finally:
             fleet.stop()
             session.close()
+            reader.close()

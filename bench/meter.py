@@ -11,6 +11,7 @@ from bench.cpu import busy_seconds, cpu_of
 from bench.lab import Lab
 
 MICROSECONDS = 1e6
+PER_TASK = ("commits", "statements", "log_syncs", "log_bytes")
 
 
 class Meter:
@@ -33,9 +34,10 @@ class Meter:
         self._busy = busy_seconds()
         self._cpu = cpu_of(self._own)
 
-    def read(self, tasks: int) -> dict[str, float]:
+    def read(self, tasks: int, *, own_statements: int = 0) -> dict[str, float]:
         """Return the costs per task: CPU microseconds of each process (those of a kind added up), counts of the
-        database; and `others`, the cores that everything else on the machine used meanwhile.
+        database without the measurement's own statements; and `others`, the cores that everything else on the machine
+        used meanwhile.
         """
         cpu = difference(cpu_of(self._own), self._cpu)
         elapsed = time.monotonic() - self._began
@@ -45,8 +47,8 @@ class Meter:
             kind = f"{name.partition('-')[0]}_us"
             costs[kind] = costs.get(kind, 0.0) + seconds * MICROSECONDS / max(1, tasks)
         counts = difference(read_counts(self._lab.instance), self._counts)
-        for name in ("commits", "statements", "log_syncs", "log_bytes"):
-            costs[name] = counts[name] / max(1, tasks)
+        counts["statements"] -= own_statements
+        costs |= {name: counts[name] / max(1, tasks) for name in PER_TASK if name in counts}
         return {
             **costs,
             "deadlocks": counts["deadlocks"],

@@ -109,9 +109,9 @@ def make_tenant(session: Session) -> Tenant:
     )
 
 
-def unfinished(session: Session, queue_id: bytes) -> int:
+def unfinished(reader: Session, queue_id: bytes) -> int:
     """Return how many of a queue's tasks have not ended, in one row read."""
-    count: int = session.run(
+    count: int = reader.run(
         lambda tx: tx.value("SELECT unfinished FROM queue_usage WHERE queue_id = %s", (queue_id,))
     )
     return count

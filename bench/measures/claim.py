@@ -14,12 +14,14 @@ from orbit.store.transaction import Tx
 
 NAME = "claim"
 EMPTY, EMPTY_KEYED = "nothing else, keyless", "nothing else, keyed"
+BESIDE, BESIDE_KEYED = "nothing else, keyless, beside full queues", "nothing else, keyed, beside full queues"
 BLOCKED, FINISHED, DELAYED = "blocked behind one busy key", "finished", "delayed"
 
 NOTE = f"""
 The transaction of a claim of {GROUP} tasks up to its COMMIT, rolled back and repeated: the median time, and the rows
-that the storage engine read for it. *Nothing else* is measured on otherwise empty tables; then come, in one queue and
-under one handler with the claimed tasks, so many others. Those behind the busy key are ahead in order.
+that the storage engine read for it. *Nothing else* is measured on otherwise empty tables, and once more, in turn with
+the rest, when the other queues are full. Those have, under one handler with the claimed tasks, so many others; the ones
+behind the busy key are ahead in order.
 """
 
 
@@ -40,7 +42,8 @@ def measure(lab: Lab) -> Measure:
         FINISHED: _keyless(lab, lambda worker: _finish(lab, worker, scale.finished)),
     }
     others = {BLOCKED: scale.blocked, DELAYED: scale.delayed, FINISHED: scale.finished}
-    found |= _repeat(lab, full, others=others)
+    empty = {BESIDE: empty[EMPTY], BESIDE_KEYED: empty[EMPTY_KEYED]}
+    found |= _repeat(lab, empty | full, others=others)
     return Measure(
         name=NAME,
         title="The cost of a claim",

@@ -57,7 +57,7 @@ class A(base.Adapter):  # type: ignore[misc]
         from bench.peers.costs import Costs
         from bench.stack import Stack
         from orbit.store.dsn import parse_dsn
-        from orbit.store.session import Session
+        from orbit.store.session import Reader, Session
 
         assert self.process.stdout is not None
         self.stack: Stack = msgspec.json.decode(self.process.stdout.readline(), type=Stack)
@@ -65,7 +65,7 @@ class A(base.Adapter):  # type: ignore[misc]
         if pid_file:
             Path(pid_file).write_text(f"{self.stack.root}\n", encoding="ascii")
         self.dsn = parse_dsn(self.stack.dsn)
-        self.session = Session(self.dsn)
+        self.session, self.reader = Session(self.dsn), Reader(self.dsn)
         self.costs = Costs(self.stack.pids, Path(base.HOME) / "run" / "orbit.cpu.jsonl")
         self.reset()
 
@@ -145,7 +145,7 @@ class A(base.Adapter):  # type: ignore[misc]
     def _unfinished(self) -> int:
         from bench.tenants import unfinished
 
-        return unfinished(self.session, self.tenant.queue_id)
+        return unfinished(self.reader, self.tenant.queue_id)
 
 
 def _state_file() -> Path:
