@@ -355,15 +355,13 @@ CREATE TABLE attempts (
     ended_task_state VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin COMMENT '结束时任务进入的状态，即结果的回执；活跃为 NULL',
     error_code VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin COMMENT '失败代码；没有为 NULL',
     error_message TEXT COMMENT '失败说明，最多 4 KiB；没有为 NULL',
-    live_worker_ref BINARY(16) GENERATED ALWAYS AS (IF(lease_expires_at IS NULL, NULL, worker_ref)) STORED COMMENT '生成列：活跃时等于 worker_ref，结束后为 NULL；供续接查询',
     CONSTRAINT pk_attempts PRIMARY KEY (task_id, epoch),
     CONSTRAINT uq_attempts_attempt_id UNIQUE (attempt_id),
     CONSTRAINT uq_attempts_namespace_id_key_digest_concurrency_token UNIQUE (namespace_id, key_digest, concurrency_token),
     CONSTRAINT ck_attempts_state CHECK (state IN ('LEASED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'RETRYABLE', 'UNKNOWN', 'DECLINED', 'EXPIRED', 'CANCELLED')),
     CONSTRAINT ck_attempts_live CHECK ((state IN ('LEASED', 'RUNNING')) = (lease_expires_at IS NOT NULL)),
     CONSTRAINT ck_attempts_token CHECK ((key_digest IS NULL) = (concurrency_token IS NULL)),
-    INDEX ix_attempts_lease (lease_expires_at),
-    INDEX ix_attempts_worker (live_worker_ref)
+    INDEX ix_attempts_lease (lease_expires_at, worker_ref)
 )ENGINE=InnoDB CHARSET=utf8mb4 ROW_FORMAT=DYNAMIC COMMENT='尝试：一次获准的执行；活跃的尝试本身就是队列许可' COLLATE utf8mb4_bin
 """
 

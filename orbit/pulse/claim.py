@@ -15,7 +15,7 @@ from orbit.domain.states import TaskState
 from orbit.pulse.commands import Assignment, Claimed, ClaimTasks, Seat
 from orbit.pulse.usage import Usage
 from orbit.store.sql.attempts import Lease, LeaseRow, NewAttempt, insert_attempts, select_leases
-from orbit.store.sql.claims import Candidate, LaneSource, select_candidates, select_claimable_pairs
+from orbit.store.sql.claims import LaneSource, select_candidates, select_claimable_pairs
 from orbit.store.sql.fences import FenceRow
 from orbit.store.sql.keys import KeyRow, select_keys, take_keys
 from orbit.store.sql.lanes import recompute_heads, set_occupied
@@ -55,9 +55,8 @@ def claim(tx: Tx, usage: Usage, fences: dict[bytes, FenceRow], command: ClaimTas
     if not sources:
         return Claimed(assignments=())
     candidates = select_candidates(tx, sources, keyed=command.concurrency_keys)
-    tasks = select_claimed(tx, [candidate.task_id for candidate in candidates])
-    keys = _keys(tx, command.namespace_id, tasks.values())
-    chosen = _choose(tx, usage, command.queue_ids, _lines(tx, candidates, tasks), keys, wanted)
+    keys = _keys(tx, command.namespace_id, candidates)
+    chosen = _choose(tx, usage, command.queue_ids, _lines(tx, candidates), keys, wanted)
     leases = _lease(tx, fences, command, chosen, keys, seats)
     _store(tx, usage, leases, keys)
     now = tx.now
@@ -98,15 +97,12 @@ def _keys(tx: Tx, namespace_id: bytes, tasks: Iterable[ClaimRow]) -> dict[bytes,
     }
 
 
-def _lines(
-    tx: Tx, candidates: Sequence[Candidate], tasks: dict[bytes, ClaimRow]
-) -> dict[bytes, deque[ClaimRow]]:
+def _lines(tx: Tx, candidates: Sequence[ClaimRow]) -> dict[bytes, deque[ClaimRow]]:
     """Line the candidates up by queue, in dispatch order, without those that the lock's check refuses."""
     lines: dict[bytes, deque[ClaimRow]] = defaultdict(deque)
-    for candidate in candidates:
-        task = tasks.get(candidate.task_id)
-        if task is not None and _claimable(task, tx.now):
-            lines[candidate.queue_id].append(task)
+    for task in candidates:
+        if _claimable(task, tx.now):
+            lines[task.queue_id].append(task)
     return lines
 
 

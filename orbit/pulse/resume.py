@@ -15,7 +15,7 @@ from orbit.store.sql.attempts import (
     Lease,
     LeaseRow,
     lock_leases,
-    select_live_of_worker,
+    select_live_of_workers,
     update_leases,
 )
 from orbit.store.sql.fences import FenceRow, select_fences
@@ -33,16 +33,18 @@ def resume_sessions(
     """
     lock_application(tx, application_id)
     fences = select_fences(tx, sorted({command.session_id for command in commands}))
-    return [_resume(tx, fences.get(command.session_id), command) for command in commands]
+    live = lock_leases(tx, select_live_of_workers(tx, [fence.worker_ref for fence in fences.values()]))
+    return [_resume(tx, fences.get(command.session_id), command, live) for command in commands]
 
 
-def _resume(tx: Tx, fence: FenceRow | None, command: ResumeSession) -> Resumed | OrbitError:
+def _resume(
+    tx: Tx, fence: FenceRow | None, command: ResumeSession, live: dict[bytes, LeaseRow]
+) -> Resumed | OrbitError:
     if fence is None:
         return StaleAttempt("the session has been superseded")
     if not fence.valid:
         return PermissionDenied("the session's credential is no longer valid")
-    live = set(select_live_of_worker(tx, fence.worker_ref))
-    rows = lock_leases(tx, sorted(live))
+    rows = {attempt_id: row for attempt_id, row in live.items() if row.worker_ref == fence.worker_ref}
     listed = {ref.attempt_id: ref.epoch for ref in command.attempts}
     leases: dict[bytes, Lease] = {}
     states = []

@@ -83,6 +83,15 @@ class DriverConnection(_Base):
             affected = self._read_query_result()
         return affected
 
+    def send_all(self, statements: Sequence[str]) -> list[Sequence[Row]]:
+        """Run statements in order in one round trip; return the rows of each."""
+        self.query(";".join(statements))
+        results = [self.result_rows]
+        for _ in statements[1:]:
+            self._read_query_result()
+            results.append(self.result_rows)
+        return results
+
     @property
     def result_rows(self) -> Sequence[Row]:
         """The rows of the last query."""

@@ -85,6 +85,13 @@ class Tx:
         self.execute(sql, params)
         return self._connection.result_rows
 
+    def gather(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[Sequence[Row]]:
+        """Run several queries in one round trip, after what has been written; return the rows of each."""
+        for sql, params in queries:
+            self.write(sql, params)
+        pending, self._pending, self._pending_size = self._pending, [], 0
+        return self._connection.send_all(pending)[-len(queries) :]
+
     def row(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
         found = self.rows(sql, params)
         return found[0] if found else None

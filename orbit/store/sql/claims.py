@@ -7,13 +7,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from orbit.domain.keys import NO_KEY
+from orbit.domain.priority import dispatch_at
+from orbit.store.sql.tasks import CLAIM_COLUMNS, ClaimRow, select_claimed
 from orbit.store.transaction import Tx
-
-
-class Candidate(NamedTuple):
-    queue_id: bytes
-    dispatch_at: datetime
-    task_id: bytes
 
 
 class LaneSource(NamedTuple):
@@ -25,16 +21,18 @@ class LaneSource(NamedTuple):
     limit: int
 
 
-# The ready tasks of the keyless lane, in order. The index is forced: with a larger LIMIT MySQL takes another and sorts.
-_KEYLESS = """(
-SELECT t.queue_id, t.dispatch_at, t.task_id FROM tasks t FORCE INDEX (ix_tasks_claim)
-WHERE t.lane_id = %s AND t.ready = 1 ORDER BY t.dispatch_at, t.task_id LIMIT %s)"""
+# The ready tasks of a keyless lane, in order. The index is forced: with a larger LIMIT MySQL takes another and sorts.
+_KEYLESS = f"""(
+SELECT {CLAIM_COLUMNS} FROM tasks FORCE INDEX (ix_tasks_claim)
+WHERE lane_id = %s AND ready = 1 ORDER BY lane_id, ready, dispatch_at, task_id LIMIT %s)"""
 
-# The head task of each keyed lane whose key is free: one index lookup a lane.
+# The head task of each keyed lane whose key is free: one index lookup a lane. ORDER BY names the whole index, the equal
+# columns too: only then does MySQL stop at a lane's first entry instead of reading and sorting the lane.
 _KEYED = """(
-SELECT l.queue_id, l.head_dispatch_at, (
+SELECT (
     SELECT t.task_id FROM tasks t FORCE INDEX (ix_tasks_claim)
-    WHERE t.lane_id = l.lane_id AND t.ready = 1 ORDER BY t.dispatch_at, t.task_id LIMIT 1)
+    WHERE t.lane_id = l.lane_id AND t.ready = 1
+    ORDER BY t.lane_id, t.ready, t.dispatch_at, t.task_id LIMIT 1)
 FROM lanes l FORCE INDEX (ix_lanes_claim)
 WHERE l.queue_id = %s AND l.handler_digest = %s AND l.claimable = 1 AND l.key_digest <> %s
 ORDER BY l.head_dispatch_at LIMIT %s)"""
@@ -52,20 +50,29 @@ def select_claimable_pairs(
     return {(row[0], row[1]) for row in tx.rows(_CLAIMABLE, (list(queue_ids), list(handler_digests)))}
 
 
-def select_candidates(tx: Tx, sources: Sequence[LaneSource], *, keyed: bool) -> list[Candidate]:
+def select_candidates(tx: Tx, sources: Sequence[LaneSource], *, keyed: bool) -> list[ClaimRow]:
     """Return candidates in the order in which they are to be dispatched; takes no locks.
 
     A keyed lane gives its head only: the next one must wait for the key.
     """
     if not sources:
         return []
-    parts: list[str] = []
-    params: list[object] = []
-    for source in sources:
-        parts.append(_KEYLESS)
-        params += [source.keyless_lane_id, source.limit]
-        if keyed:
-            parts.append(_KEYED)
-            params += [source.queue_id, source.handler_digest, NO_KEY, source.limit]
-    rows = tx.rows(" UNION ALL ".join(parts), params)
-    return sorted((Candidate._make(row) for row in rows if row[2] is not None), key=lambda c: (c[1], c[2]))
+    queries = [_keyless(sources), _keyed(sources)] if keyed else [_keyless(sources)]
+    keyless, *heads = tx.gather(queries)
+    found = {row.task_id: row for row in map(ClaimRow._make, keyless)}
+    found.update(select_claimed(tx, [row[0] for rows in heads for row in rows if row[0] is not None]))
+    return sorted(found.values(), key=_order)
+
+
+def _order(row: ClaimRow) -> tuple[datetime, bytes]:
+    return dispatch_at(row.available_at, row.priority), row.task_id
+
+
+def _keyless(sources: Sequence[LaneSource]) -> tuple[str, list[object]]:
+    params: list[object] = [value for source in sources for value in (source.keyless_lane_id, source.limit)]
+    return " UNION ALL ".join([_KEYLESS] * len(sources)), params
+
+
+def _keyed(sources: Sequence[LaneSource]) -> tuple[str, list[object]]:
+    params: list[object] = [value for s in sources for value in (s.queue_id, s.handler_digest, NO_KEY, s.limit)]
+    return " UNION ALL ".join([_KEYED] * len(sources)), params

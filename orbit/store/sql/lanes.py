@@ -29,14 +29,14 @@ ON DUPLICATE KEY UPDATE
     touched_at = VALUES(touched_at)
 """
 
-# A scalar subquery takes no locks on tasks; ORDER BY with LIMIT stops at the first index entry, where MIN() would
-# walk the whole lane on some plans.
+# A scalar subquery takes no locks on tasks. ORDER BY names the whole index, the equal columns too: only then does MySQL
+# stop at a lane's first entry; with the last two columns alone it reads and sorts the lane, and so does MIN().
 _RECOMPUTE = """
 UPDATE lanes FORCE INDEX (PRIMARY)
 SET head_dispatch_at = (
         SELECT t.dispatch_at FROM tasks t FORCE INDEX (ix_tasks_claim)
         WHERE t.lane_id = lanes.lane_id AND t.ready = 1
-        ORDER BY t.dispatch_at, t.task_id LIMIT 1
+        ORDER BY t.lane_id, t.ready, t.dispatch_at, t.task_id LIMIT 1
     ),
     touched_at = %s
 WHERE lane_id IN %s

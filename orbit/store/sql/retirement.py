@@ -27,7 +27,7 @@ _GONE = """
 (s.ended_at < %s - INTERVAL %s SECOND
  OR (s.ended_at IS NULL AND s.connected_at < %s - INTERVAL %s SECOND
      AND NOT EXISTS (SELECT 1 FROM dispatchers d WHERE d.dispatcher_id = s.dispatcher_id)))
-AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.live_worker_ref = s.worker_ref)
+AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.lease_expires_at IS NOT NULL AND a.worker_ref = s.worker_ref)
 """
 
 

@@ -133,10 +133,6 @@ attempts = Table(
     name("ended_task_state", 16, "结束时任务进入的状态，即结果的回执；活跃为 NULL", null=True),
     name("error_code", 64, "失败代码；没有为 NULL", null=True),
     words("error_message", 4096, "失败说明，最多 4 KiB；没有为 NULL", null=True),
-    computed(
-        identity("live_worker_ref", "生成列：活跃时等于 worker_ref，结束后为 NULL；供续接查询"),
-        "IF(lease_expires_at IS NULL, NULL, worker_ref)",
-    ),
     PrimaryKeyConstraint("task_id", "epoch"),
     UniqueConstraint("attempt_id"),
     UniqueConstraint("namespace_id", "key_digest", "concurrency_token"),
@@ -147,8 +143,7 @@ attempts = Table(
     ),
     CheckConstraint("(state IN ('LEASED', 'RUNNING')) = (lease_expires_at IS NOT NULL)", name="live"),
     CheckConstraint("(key_digest IS NULL) = (concurrency_token IS NULL)", name="token"),
-    Index("ix_attempts_lease", "lease_expires_at"),
-    Index("ix_attempts_worker", "live_worker_ref"),
+    Index("ix_attempts_lease", "lease_expires_at", "worker_ref"),
     comment="尝试：一次获准的执行；活跃的尝试本身就是队列许可",
     **TABLE_OPTIONS,
 )
