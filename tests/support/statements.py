@@ -32,6 +32,14 @@ class HookedConnection:
         """Announce statements that travel together one by one, and run each alone."""
         return [self.query(statement) for statement in statements][-1]
 
+    def send_all(self, statements: Sequence[str]) -> list[Any]:
+        """The same for statements whose rows are all wanted."""
+        return [self._rows_of(statement) for statement in statements]
+
+    def _rows_of(self, statement: str) -> Any:
+        self.query(statement)
+        return self._connection.result_rows
+
     def commit(self) -> None:
         self._hook("COMMIT")
         self._connection.commit()
