@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from orbit.localdb.bundle import Flavour, fetch_faketime, find_server
+from orbit.localdb.bundle import Flavour, find_server
 from orbit.localdb.errors import HomeMismatch, LocalDatabaseError, PortTaken
 from orbit.localdb.instance import Instance, create, find
 from orbit.localdb.options import SMALL
 from orbit.store.connection import connect
 from orbit.store.dsn import Dsn
 from orbit.store.failures import DriverError
-from tests.support.database import chosen_flavour, running_instance
+from tests.support.database import chosen_flavour
+from tests.support.faketime import clocked_instance
 
 
 @pytest.fixture(scope="module")
@@ -195,18 +196,10 @@ def test_a_server_that_cannot_start_says_why(own: Instance) -> None:
 
 def test_tests_can_move_the_servers_clock(tmp_path: Path) -> None:
     """Under libfaketime the database's time follows a file, in a living server."""
-    shift = tmp_path / "shift"
-    shift.write_text("+0\n")
-    environment = {
-        "LD_PRELOAD": str(fetch_faketime()),
-        "FAKETIME_TIMESTAMP_FILE": str(shift),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
-    with running_instance(environment=environment) as moved:
-        before = int(rows(moved.dsn(), "SELECT UNIX_TIMESTAMP()")[0][0])
-        shift.write_text("+2h\n")
-        after = int(rows(moved.dsn(), "SELECT UNIX_TIMESTAMP()")[0][0])
+    with clocked_instance(tmp_path) as clock:
+        before = int(rows(clock.instance.dsn(), "SELECT UNIX_TIMESTAMP()")[0][0])
+        clock.step("+2h")
+        after = int(rows(clock.instance.dsn(), "SELECT UNIX_TIMESTAMP()")[0][0])
         assert 7200 <= after - before < 7260
 
 

@@ -185,3 +185,15 @@ def inserts(table: str) -> Callable[[Statements], bool]:
     """Return a condition: the transaction has inserted into `table`."""
     start = re.compile(rf"\s*INSERT\s+INTO\s+{re.escape(table)}\b", re.IGNORECASE)
     return lambda statements: any(start.match(text) for text in statements)
+
+
+def every(nth: int, condition: Callable[[Statements], bool]) -> Callable[[Statements], bool]:
+    """Return a condition that holds for each `nth` transaction that satisfies the given one."""
+    count = 0
+
+    def holds(statements: Statements) -> bool:
+        nonlocal count
+        count += condition(statements)
+        return condition(statements) and count % nth == 0
+
+    return holds

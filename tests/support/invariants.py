@@ -52,12 +52,12 @@ def assert_sound(dsn: Dsn) -> None:
     assert not violations, _text(violations)
 
 
-def lapsed_attempts(tx: Tx, application_id: bytes, *, seconds: float) -> list[str]:
+def lapsed_attempts(tx: Tx, application_id: bytes, *, seconds: int) -> list[str]:
     """I10: return the tasks whose live attempt's lease ended longer ago than recovery may take; empty is right."""
     return [str(row[0]) for row in tx.rows(_LAPSED, (seconds, application_id))]
 
 
-def stuck_tasks(tx: Tx, application_id: bytes, *, seconds: float) -> list[str]:
+def stuck_tasks(tx: Tx, application_id: bytes, *, seconds: int) -> list[str]:
     """I10: return due tasks that wait although queue and key are free; right is none while workers are free."""
     return [str(row[0]) for row in tx.rows(_STUCK, (application_id, seconds))]
 

@@ -59,7 +59,10 @@ CORRUPTIONS: list[tuple[str, str]] = [
     ),
     (
         "I1 a held task has its live attempt",
-        "UPDATE attempts SET state = 'UNKNOWN', lease_expires_at = NULL, ended_at = leased_at WHERE attempt_id = :attempt",
+        (
+            "UPDATE attempts SET state = 'UNKNOWN', lease_expires_at = NULL, ended_at = leased_at"
+            " WHERE attempt_id = :attempt"
+        ),
     ),
     ("I1 epochs and Starts are counted", "UPDATE tasks SET attempts_used = 2 WHERE task_id = :running"),
     (

@@ -220,6 +220,7 @@ def test_a_retry_must_end_before_the_total_deadline(
     task_id = pulse.submit(retry=policy, timeout_ms=60_000)
     held = worker.run_one()
     deadline = pulse.task(task_id).deadline_at
+    assert deadline is not None
     now = at(deadline - timedelta(milliseconds=20_000) + offset)
     outcome = succeeded(worker.on(now).finish(held, Outcome.RETRY, retry_after_ms=20_000))
     assert outcome.task_state == ("WAITING" if offset < timedelta() else "FAILED")
