@@ -163,7 +163,7 @@ def cancel_tasks(
     tx: Tx, application_id: bytes, commands: Sequence[CancelTask]
 ) -> list[TaskAnswer | OrbitError]:
     """Cancel tasks of one application (02-pulse, the state table). Locks: the application (rank 1) and what it ends."""
-    usage = lock_usage(tx, application_id)
+    usage, _ = lock_usage(tx, application_id)
     callers = read_callers(tx, [command.token for command in commands])
     identities = [
         _identity(c, command) for command in commands if isinstance(c := callers[command.token], Caller)

@@ -52,7 +52,7 @@ def expire(tx: Tx, application_id: bytes, candidates: Expired) -> ExpireReport:
     Each row is judged anew under the locks, so that a second recoverer, a renewal or a result that came first leaves
     nothing to do. Locks: the application (rank 1), attempts (8, sorted), keys and lanes, streams last.
     """
-    usage, results = lock_usage(tx, application_id), Results()
+    (usage, _), results = lock_usage(tx, application_id), Results()
     overdue = [
         task
         for task in select_tasks(tx, sorted(candidates.task_ids)).values()

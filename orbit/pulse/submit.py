@@ -30,6 +30,7 @@ from orbit.pulse.lanes import lanes_of
 from orbit.pulse.snapshots import accepted_view
 from orbit.pulse.usage import Usage, lock_usage
 from orbit.store.sql.lanes import add_ready
+from orbit.store.sql.queues import read_queues
 from orbit.store.sql.receipts import ReceiptRow, insert_receipts, select_receipts
 from orbit.store.sql.tasks import TaskRow, insert_tasks, select_tasks
 from orbit.store.transaction import Tx
@@ -117,7 +118,10 @@ def submit_tasks(
     The same identity twice in the list: the first decides, the later one is judged against it.
     Locks: the application (rank 1), queue usage (4); lanes. Raises: NotFound for an unknown application.
     """
-    usage = lock_usage(tx, application_id)
+    usage, (queues,) = lock_usage(
+        tx, application_id, read_queues(sorted({command.queue_id for command in commands}))
+    )
+    usage.know(queues)
     callers = read_callers(tx, [command.token for command in commands])
     identities = sorted(
         {
@@ -128,7 +132,6 @@ def submit_tasks(
     )
     receipts = select_receipts(tx, identities)
     stored = select_tasks(tx, sorted(receipt.resource_id for receipt in receipts.values()))
-    usage.load(command.queue_id for command in commands)
     batch = _Batch(tx, usage, callers, receipts, stored)
     outcomes = [batch.submit(command) for command in commands]
     batch.flush()

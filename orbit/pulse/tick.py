@@ -26,8 +26,9 @@ from orbit.pulse.promote import promote
 from orbit.pulse.settle import Results, settle
 from orbit.pulse.start import Starts, start_attempts
 from orbit.pulse.usage import lock_usage
-from orbit.store.sql.attempts import select_held
-from orbit.store.sql.fences import select_fences
+from orbit.store.sql.attempts import read_held
+from orbit.store.sql.fences import read_fences
+from orbit.store.sql.queues import read_queues
 from orbit.store.transaction import Tx
 
 Kind = TypeVar("Kind")
@@ -45,16 +46,18 @@ def tick(
     promotions, starts = _pick(operations, PromoteTasks), _pick(operations, StartAttempt)
     claims = _pick(operations, ClaimTasks)
 
-    usage = lock_usage(tx, application_id)
-    fences = select_fences(tx, _sessions(operations))
     named = {command.attempt_id for _, command in ends} | {command.attempt_id for _, command in starts}
-    held = {
-        key: row
-        for key, row in select_held(tx, sorted(named)).items()
-        if row.application_id == application_id
-    }
+    offered = {queue_id for _, command in claims for queue_id in command.queue_ids}
+    usage, (fences, named_rows, queues) = lock_usage(
+        tx,
+        application_id,
+        read_fences(_sessions(operations)),
+        read_held(sorted(named)),
+        read_queues(sorted(offered)),
+    )
+    held = {key: row for key, row in named_rows.items() if row.application_id == application_id}
+    usage.know(queues)
     usage.load(row.queue_id for row in held.values())
-    usage.load(queue_id for _, command in claims for queue_id in command.queue_ids)
     results = Results()
     outcomes: dict[int, TickOutcome | OrbitError] = {}
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from orbit.domain.limits import RATE_WINDOW_MS
 from orbit.store.sql.applications import ApplicationRow, lock_application, update_application_usage
 from orbit.store.sql.queues import QueueRow, UsageValues, select_queues, update_usage
-from orbit.store.transaction import Tx
+from orbit.store.transaction import Read, Tx
 
 _WINDOW = timedelta(milliseconds=RATE_WINDOW_MS)
 
@@ -91,7 +92,12 @@ class Usage:
     def load(self, queue_ids: Iterable[bytes]) -> None:
         """Read queues of this application that aren't known yet; others stay unknown."""
         missing = sorted(set(queue_ids) - self._queues.keys())
-        for row in select_queues(self._tx, missing).values():
+        if missing:
+            self.know(select_queues(self._tx, missing).values())
+
+    def know(self, rows: Iterable[QueueRow]) -> None:
+        """Take in queues that were read under the lock; those of other applications stay unknown."""
+        for row in rows:
             if row.application_id == self.application_id:
                 self._queues[row.queue_id] = QueueUse.of(row)
 
@@ -129,9 +135,13 @@ class Usage:
             update_application_usage(self._tx, self.application_id, unfinished=unfinished, active=active)
 
 
-def lock_usage(tx: Tx, application_id: bytes) -> Usage:
-    """Take the application's write lock and return its counters. Locks: the quota row (rank 1)."""
-    return Usage(tx, lock_application(tx, application_id))
+def lock_usage(tx: Tx, application_id: bytes, *reads: Read[Any]) -> tuple[Usage, list[Any]]:
+    """Take the application's write lock; return its counters, and what `reads` found under it.
+
+    Locks: the quota row (rank 1).
+    """
+    application, found = lock_application(tx, application_id, *reads)
+    return Usage(tx, application), found
 
 
 def _stored(row: QueueRow) -> UsageValues:

@@ -12,9 +12,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pymysql.connections import Connection, MySQLResult
-from pymysql.constants import FIELD_TYPE
+from pymysql.constants import FIELD_TYPE, SERVER_STATUS
 from pymysql.converters import escape_bytes, escape_string
-from pymysql.protocol import EOFPacketWrapper, FieldDescriptorPacket, MysqlPacket
+from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
 Row = tuple[Any, ...]
 Decoder = Callable[[bytes], Any]
@@ -22,7 +22,10 @@ Decoder = Callable[[bytes], Any]
 _BINARY_CHARSET = 63
 # Short byte strings (ids, digests) are cheapest as hexadecimal; long ones (bodies) would double in size.
 _HEX_MAX_BYTES = 64
-_EOF, _ERROR = 0xFE, 0xFF
+_OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
+# A value's first byte is its length, or says NULL, or how many bytes of length follow.
+_NULL, _LONG_LENGTH = 251, 252
+_WIDTHS = {252: 2, 253: 3, 254: 8}
 _EOF_MAX_BYTES = 9
 _MAX_PACKET_BYTES = 0xFFFFFF
 
@@ -128,9 +131,27 @@ class RowResult(MySQLResult):
     def description(self, value: object) -> None:
         """The driver's constructor clears it."""
 
-    def _read_result_packet(self, first_packet: MysqlPacket) -> None:
+    def read(self) -> None:
+        """Read an OK, an error or a result set; anything else is the driver's to read."""
         connection: Any = self.connection
-        self.field_count = columns = int(first_packet.read_length_encoded_integer() or 0)
+        payload = connection.read_payload()
+        if payload[0] == _OK:
+            self._read_ok(payload)
+        elif payload[0] == _ERROR:
+            MysqlPacket(payload, connection.encoding).raise_for_error()
+        else:
+            self._read_rows(connection, payload)
+        self.connection = None
+
+    def _read_ok(self, payload: bytes) -> None:
+        self.affected_rows, position = _length(payload, 1)
+        self.insert_id, position = _length(payload, position)
+        self.server_status = int.from_bytes(payload[position : position + 2], "little")
+        self.has_next = bool(self.server_status & SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS)
+
+    def _read_rows(self, connection: Any, first: bytes) -> None:
+        self.field_count, _ = _length(first, 0)
+        columns = self.field_count
         self._descriptions = [connection.read_payload() for _ in range(columns)]
         decoders = [_column_decoder(description) for description in self._descriptions]
         connection.read_payload()  # the end of the column descriptions
@@ -142,9 +163,7 @@ class RowResult(MySQLResult):
             if payload[0] == _ERROR:
                 MysqlPacket(payload, connection.encoding).raise_for_error()
             rows.append(_parse_row(payload, decoders))
-        end = EOFPacketWrapper(MysqlPacket(payload, connection.encoding))
-        self.warning_count, self.has_next = end.warning_count, end.has_next
-        self.connection = None
+        self.has_next = bool(payload[3] & SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS)
         self.affected_rows = len(rows)
         self.rows = rows
 
@@ -156,6 +175,15 @@ def _column_decoder(description: bytes) -> Decoder | None:
         return _DECODERS[kind]
     charset = int.from_bytes(description[-12:-10], "little")
     return None if charset == _BINARY_CHARSET else _decode_text
+
+
+def _length(payload: bytes, position: int) -> tuple[int, int]:
+    """Read a length-encoded number; return it and where it ends."""
+    value = payload[position]
+    if value < _LONG_LENGTH:
+        return value, position + 1
+    end = position + 1 + _WIDTHS[value]
+    return int.from_bytes(payload[position + 1 : end], "little"), end
 
 
 def _parse_row(payload: bytes, decoders: Sequence[Decoder | None]) -> Row:

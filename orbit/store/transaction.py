@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from orbit.domain.errors import InvariantViolation
 from orbit.store.driver import DriverConnection, Row, literal
+
+T = TypeVar("T")
 
 # One packet holds at most 16 MiB on MariaDB; a body that is larger than this travels alone.
 _PENDING_MAX_CHARS = 4 * 1024 * 1024
@@ -29,6 +32,15 @@ class Rank(IntEnum):
     # Apart from the others: a transaction that holds one of these takes none of the above.
     SUBSCRIPTION = 20
     DELIVERY = 21
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Generic[T]):
+    """A query with its parameters and what to make of its rows; run alone or gathered with others."""
+
+    sql: str
+    params: Sequence[Any]
+    parse: Callable[[Sequence[Row]], T]
 
 
 class Tx:
@@ -85,12 +97,17 @@ class Tx:
         self.execute(sql, params)
         return self._connection.result_rows
 
-    def gather(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[Sequence[Row]]:
-        """Run several queries in one round trip, after what has been written; return the rows of each."""
-        for sql, params in queries:
-            self.write(sql, params)
+    def read(self, read: Read[T]) -> T:
+        """Run one read."""
+        return read.parse(self.rows(read.sql, read.params))
+
+    def gather(self, *reads: Read[Any]) -> list[Any]:
+        """Run several reads in one round trip, after what has been written; return what each found."""
+        for read in reads:
+            self.write(read.sql, read.params)
         pending, self._pending, self._pending_size = self._pending, [], 0
-        return self._connection.send_all(pending)[-len(queries) :]
+        results = self._connection.send_all(pending)[-len(reads) :]
+        return [read.parse(rows) for read, rows in zip(reads, results, strict=True)]
 
     def row(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
         found = self.rows(sql, params)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orbit.domain.errors import NotFound
-from orbit.store.transaction import Rank, Tx
+from orbit.store.transaction import Rank, Read, Tx
 
 
 class ApplicationRow(NamedTuple):
@@ -26,20 +26,21 @@ UPDATE application_quotas SET unfinished = unfinished + %s, active = active + %s
 """
 
 
-def lock_application(tx: Tx, application_id: bytes) -> ApplicationRow:
+def lock_application(tx: Tx, application_id: bytes, *reads: Read[Any]) -> tuple[ApplicationRow, list[Any]]:
     """Take the application's write lock by writing its quota row, and fix `tx.now` under it.
 
-    Writing, not only locking, is what makes a conflict visible to certification-based clusters.
+    Writing, not only locking, is what makes a conflict visible to certification-based clusters. `reads` run under the
+    lock in the same round trip; returns the quota row and what they found.
 
     Locks: the quota row (rank 1). Raises: NotFound for an unknown application.
     """
     tx.enter(Rank.APPLICATION)
     tx.write(_LOCK, (application_id,))
-    row = tx.row(_READ, (application_id,))
-    if row is None:
+    rows, *found = tx.gather(Read(_READ, (application_id,), list), *reads)
+    if not rows:
         raise NotFound("application not found")
-    tx.read_clock(row[5])
-    return ApplicationRow._make(row[:5])
+    tx.read_clock(rows[0][5])
+    return ApplicationRow._make(rows[0][:5]), found
 
 
 def update_application_usage(tx: Tx, application_id: bytes, *, unfinished: int, active: int) -> None:

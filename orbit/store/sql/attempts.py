@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from orbit.store.driver import Row
 from orbit.store.sql.batch import UpdateById
-from orbit.store.transaction import Rank, Tx
+from orbit.store.transaction import Rank, Read, Tx
 
 
 class HeldRow(NamedTuple):
@@ -141,12 +142,18 @@ _LEASE = UpdateById(
 )
 
 
-def select_held(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, HeldRow]:
+def read_held(attempt_ids: Sequence[bytes]) -> Read[dict[bytes, HeldRow]]:
     """Read attempts with their tasks by attempt id; takes no locks."""
-    if not attempt_ids:
-        return {}
-    rows = map(HeldRow._make, tx.rows(_HELD_BY_ID, (list(attempt_ids),)))
-    return {row.attempt_id: row for row in rows}
+    return Read(_HELD_BY_ID, (list(attempt_ids) or [b""],), _by_attempt)
+
+
+def select_held(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, HeldRow]:
+    """Run that read alone."""
+    return tx.read(read_held(attempt_ids)) if attempt_ids else {}
+
+
+def _by_attempt(rows: Sequence[Row]) -> dict[bytes, HeldRow]:
+    return {row[0]: HeldRow._make(row) for row in rows}
 
 
 def select_live_of_tasks(tx: Tx, task_ids: Sequence[bytes]) -> dict[bytes, HeldRow]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from orbit.domain.keys import NO_KEY
 from orbit.domain.priority import dispatch_at
 from orbit.store.sql.tasks import CLAIM_COLUMNS, ClaimRow, select_claimed
-from orbit.store.transaction import Tx
+from orbit.store.transaction import Read, Tx
 
 
 class LaneSource(NamedTuple):
@@ -57,22 +57,23 @@ def select_candidates(tx: Tx, sources: Sequence[LaneSource], *, keyed: bool) -> 
     """
     if not sources:
         return []
-    queries = [_keyless(sources), _keyed(sources)] if keyed else [_keyless(sources)]
-    keyless, *heads = tx.gather(queries)
-    found = {row.task_id: row for row in map(ClaimRow._make, keyless)}
-    found.update(select_claimed(tx, [row[0] for rows in heads for row in rows if row[0] is not None]))
-    return sorted(found.values(), key=_order)
+    reads = [_keyless(sources), _keyed(sources)] if keyed else [_keyless(sources)]
+    candidates, *heads = tx.gather(*reads)
+    found = select_claimed(tx, [task_id for ids in heads for task_id in ids])
+    return sorted([*candidates, *found.values()], key=_order)
 
 
 def _order(row: ClaimRow) -> tuple[datetime, bytes]:
     return dispatch_at(row.available_at, row.priority), row.task_id
 
 
-def _keyless(sources: Sequence[LaneSource]) -> tuple[str, list[object]]:
-    params: list[object] = [value for source in sources for value in (source.keyless_lane_id, source.limit)]
-    return " UNION ALL ".join([_KEYLESS] * len(sources)), params
+def _keyless(sources: Sequence[LaneSource]) -> Read[list[ClaimRow]]:
+    params = [value for source in sources for value in (source.keyless_lane_id, source.limit)]
+    sql = " UNION ALL ".join([_KEYLESS] * len(sources))
+    return Read(sql, params, lambda rows: [ClaimRow._make(row) for row in rows])
 
 
-def _keyed(sources: Sequence[LaneSource]) -> tuple[str, list[object]]:
-    params: list[object] = [value for s in sources for value in (s.queue_id, s.handler_digest, NO_KEY, s.limit)]
-    return " UNION ALL ".join([_KEYED] * len(sources)), params
+def _keyed(sources: Sequence[LaneSource]) -> Read[list[bytes]]:
+    params = [value for s in sources for value in (s.queue_id, s.handler_digest, NO_KEY, s.limit)]
+    sql = " UNION ALL ".join([_KEYED] * len(sources))
+    return Read(sql, params, lambda rows: [row[0] for row in rows if row[0] is not None])

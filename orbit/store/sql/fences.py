@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from orbit.store.transaction import Tx
+from orbit.store.driver import Row
+from orbit.store.transaction import Read, Tx
 
 
 class FenceRow(NamedTuple):
@@ -31,9 +32,15 @@ WHERE s.session_id IN %s
 """
 
 
-def select_fences(tx: Tx, session_ids: Sequence[bytes]) -> dict[bytes, FenceRow]:
+def read_fences(session_ids: Sequence[bytes]) -> Read[dict[bytes, FenceRow]]:
     """Read sessions by id; a superseded session isn't found. Takes no locks."""
-    if not session_ids:
-        return {}
-    rows = map(FenceRow._make, tx.rows(_SELECT, (list(session_ids),)))
-    return {row.session_id: row for row in rows}
+    return Read(_SELECT, (list(session_ids) or [b""],), _by_session)
+
+
+def select_fences(tx: Tx, session_ids: Sequence[bytes]) -> dict[bytes, FenceRow]:
+    """Run that read alone."""
+    return tx.read(read_fences(session_ids)) if session_ids else {}
+
+
+def _by_session(rows: Sequence[Row]) -> dict[bytes, FenceRow]:
+    return {row[0]: FenceRow._make(row) for row in rows}
