@@ -25,12 +25,12 @@ class EndReports:
     tx: Tx
     fences: Fences
     held: dict[bytes, HeldRow]
-    endings: list[Ending] = field(default_factory=list)
+    ended: dict[bytes, Ending] = field(default_factory=dict)
     evidence: list[EvidenceRow] = field(default_factory=list)
 
     def finish(self, command: FinishAttempt) -> Recorded | OrbitError:
         """Take a result: APPLIED once, DUPLICATE for the same again, LATE after any other end."""
-        found = owned(self.fences, self.held, command)
+        found = self._owned(command)
         if isinstance(found, OrbitError):
             return found
         digest = result_digest(command)
@@ -44,23 +44,21 @@ class EndReports:
         attempt_state, following = after_result(
             found, command.outcome, failure, command.retry_after_ms, self.tx.now
         )
-        self._end(
-            Ending(
-                held=found,
-                attempt_state=attempt_state,
-                task_state=following.state,
-                failure=following.failure,
-                available_at=following.available_at,
-                command_id=command.command_id,
-                digest=digest,
-                output=command.output,
-            )
+        self.ended[found.attempt_id] = Ending(
+            held=found,
+            attempt_state=attempt_state,
+            task_state=following.state,
+            failure=following.failure,
+            available_at=following.available_at,
+            command_id=command.command_id,
+            digest=digest,
+            output=command.output,
         )
         return Recorded(task_state=following.state, disposition=Disposition.APPLIED)
 
     def decline(self, command: DeclineAttempt) -> Declined | OrbitError:
         """Hand an unstarted attempt back; a repeat is answered alike."""
-        found = owned(self.fences, self.held, command)
+        found = self._owned(command)
         if isinstance(found, OrbitError):
             return found
         if (
@@ -73,14 +71,12 @@ class EndReports:
         if found.attempt_state != AttemptState.LEASED:
             return StateConflict("the attempt has been started and can't be declined")
         following = after_decline(command.reason, self.tx.now)
-        self._end(
-            Ending(
-                held=found,
-                attempt_state=AttemptState.DECLINED,
-                task_state=following.state,
-                available_at=following.available_at,
-                command_id=command.command_id,
-            )
+        self.ended[found.attempt_id] = Ending(
+            held=found,
+            attempt_state=AttemptState.DECLINED,
+            task_state=following.state,
+            available_at=following.available_at,
+            command_id=command.command_id,
         )
         return Declined()
 
@@ -97,15 +93,19 @@ class EndReports:
                 admitted.append(row)
         insert_evidence(self.tx, admitted)
 
-    def _end(self, ending: Ending) -> None:
-        self.endings.append(ending)
+    def _owned(self, command: FinishAttempt | DeclineAttempt) -> HeldRow | OrbitError:
+        """Return the attempt that a message names, if its session is current and the attempt is its worker's."""
+        fence = self.fences.get(command.session_id)
+        if fence is None:
+            return _stale()
+        if not fence.valid:
+            return PermissionDenied("the session's credential is no longer valid")
+        row = self.held.get(command.attempt_id)
+        if row is None or row.epoch != command.epoch or row.worker_ref != fence.worker_ref:
+            return _stale()
         # A second message of this group about the same attempt is judged against its end.
-        self.held[ending.held.attempt_id] = ending.held._replace(
-            attempt_state=ending.attempt_state,
-            ended_task_state=ending.task_state,
-            end_command_id=None if ending.command_id is None else ending.command_id.encode(),
-            result_digest=ending.digest,
-        )
+        ending = self.ended.get(command.attempt_id)
+        return row if ending is None else _as_ended(ending)
 
     def _after_end(self, held: HeldRow, command: FinishAttempt, digest: bytes) -> Recorded | OrbitError:
         assert held.ended_task_state is not None
@@ -132,19 +132,13 @@ class EndReports:
         return Recorded(task_state=TaskState(held.task_state), disposition=Disposition.LATE)
 
 
-def owned(
-    fences: Fences, held: dict[bytes, HeldRow], command: FinishAttempt | DeclineAttempt
-) -> HeldRow | OrbitError:
-    """Return the attempt that a message names, if its session is current and the attempt is its worker's."""
-    fence = fences.get(command.session_id)
-    if fence is None:
-        return _stale()
-    if not fence.valid:
-        return PermissionDenied("the session's credential is no longer valid")
-    row = held.get(command.attempt_id)
-    if row is None or row.epoch != command.epoch or row.worker_ref != fence.worker_ref:
-        return _stale()
-    return row
+def _as_ended(ending: Ending) -> HeldRow:
+    return ending.held._replace(
+        attempt_state=ending.attempt_state,
+        ended_task_state=ending.task_state,
+        end_command_id=None if ending.command_id is None else ending.command_id.encode(),
+        result_digest=ending.digest,
+    )
 
 
 def result_digest(command: FinishAttempt) -> bytes:

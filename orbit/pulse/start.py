@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -41,6 +41,8 @@ class Starts:
     usage: Usage
     fences: dict[bytes, FenceRow]
     held: dict[bytes, HeldRow]
+    # Attempts that this very transaction has ended: their rows still show the lease that they had.
+    ended: Collection[bytes]
     granted: dict[bytes, AttemptStart] = field(default_factory=dict)
 
     def start(self, command: StartAttempt) -> Started | OrbitError:
@@ -54,8 +56,9 @@ class Starts:
             return StaleAttempt("the attempt isn't this session's")
         if not fence.valid:
             return PermissionDenied("the session's credential is no longer valid")
-        if held.attempt_state == AttemptState.RUNNING:
-            return self._again(held, command)
+        grant = self.granted.get(held.attempt_id)
+        if grant is not None or held.attempt_state == AttemptState.RUNNING:
+            return self._again(held, grant, command)
         refusal = self._refusal(held)
         return self._grant(held, command) if refusal is None else refusal
 
@@ -68,11 +71,17 @@ class Starts:
         if bounded:
             clear_unstarted_deadlines(self.tx, bounded)
 
-    def _again(self, held: HeldRow, command: StartAttempt) -> Started | OrbitError:
-        if held.start_command_id != command.command_id.encode():
+    def _again(
+        self, held: HeldRow, grant: AttemptStart | None, command: StartAttempt
+    ) -> Started | OrbitError:
+        """Answer a repeat by the grant of this transaction or of an earlier one."""
+        command_id = grant.start_command_id if grant else held.start_command_id
+        expires_at = grant.lease_expires_at if grant else held.lease_expires_at
+        if held.attempt_id in self.ended or expires_at is None:
+            return StaleAttempt("the attempt has ended")
+        if command_id != command.command_id.encode():
             return StateConflict("the attempt was started under another message id")
-        assert held.lease_expires_at is not None
-        return _started(held.lease_expires_at, held.attempt_deadline_at, self.tx.now)
+        return _started(expires_at, grant.deadline_at if grant else held.attempt_deadline_at, self.tx.now)
 
     def _refusal(self, held: HeldRow) -> OrbitError | None:
         now = self.tx.now
@@ -82,8 +91,7 @@ class Starts:
             held.attempt_state == AttemptState.LEASED and deadline_passed(held, now)
         ):
             return DeadlineExceeded("the task's deadline passed before the Start")
-        # An attempt that this very tick has ended still shows the lease that it had.
-        is_leased = held.attempt_state == AttemptState.LEASED
+        is_leased = held.attempt_state == AttemptState.LEASED and held.attempt_id not in self.ended
         if not is_leased or held.lease_expires_at is None or held.lease_expires_at <= now:
             return StaleAttempt("the attempt's lease has ended")
         queue = self.usage.queue(held.queue_id)
@@ -105,13 +113,6 @@ class Starts:
             lease_cap_at=cap,
             start_command_id=command.command_id.encode(),
             deadline_at=deadline_at,
-        )
-        # A second message of this group about the same attempt is judged against the grant.
-        self.held[held.attempt_id] = held._replace(
-            attempt_state=AttemptState.RUNNING,
-            start_command_id=command.command_id.encode(),
-            lease_expires_at=expires_at,
-            attempt_deadline_at=deadline_at,
         )
         return _started(expires_at, deadline_at, now)
 

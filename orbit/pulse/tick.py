@@ -62,14 +62,16 @@ def tick(
     outcomes: dict[int, TickOutcome | OrbitError] = {}
 
     reports, ended = end_reports(tx, fences, held, [command for _, command in ends])
-    settle(tx, usage, results, reports.endings)
+    settle(tx, usage, results, list(reports.ended.values()))
     reports.keep_evidence()
     outcomes.update(zip((index for index, _ in ends), ended, strict=True))
 
     promoted = promote(tx, application_id, [command for _, command in promotions])
     outcomes.update(zip((index for index, _ in promotions), promoted, strict=True))
 
-    granted = start_attempts(Starts(tx, usage, fences, held), [command for _, command in starts])
+    granted = start_attempts(
+        Starts(tx, usage, fences, held, reports.ended.keys()), [command for _, command in starts]
+    )
     outcomes.update(zip((index for index, _ in starts), granted, strict=True))
 
     for index, command in claims:
