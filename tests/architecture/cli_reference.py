@@ -22,9 +22,10 @@ INTRODUCTION = """\
 
 Written by `python -m tests.architecture.cli_reference >docs/cli.md` from the programs' own `--help`.
 
-`orbit` speaks to the HTTP API, `orbit-admin` and `orbit-migrate` to the database. `orbit-api`, `orbit-dispatch` and `orbit-recover`
-take no options: they are configured by [environment variables](configuration.md), run until SIGTERM or Ctrl-C, finish what is in hand within a bound and
-exit 0; they exit 1 with one line for a bad setting, a database that can't be reached for 30 s, an unknown schema, or an address in use.
+`orbit` speaks to the HTTP API, `orbit-admin` and `orbit-migrate` to the database. `orbit-api`, `orbit-dispatch` and
+`orbit-recover` take no options: they are configured by [environment variables](configuration.md), run until SIGTERM or
+Ctrl-C, finish what is in hand within a bound and exit 0; they exit 1 with one line for a bad setting, a database that
+can't be reached for 30 s, an unknown schema, or an address in use.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage. With `--json` the answer is one JSON document, a failure
 `{"error": {"code", "message"}}`; codes are those of [errors.md](errors.md).

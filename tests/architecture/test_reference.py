@@ -62,20 +62,27 @@ def test_every_list_names_its_parameters() -> None:
 def test_every_field_is_named() -> None:
     """Each field that the API's description knows stands in the page."""
     document = json.loads(encode(describe(ROUTES)))
-    fields = {name for schema in document["components"]["schemas"].values() for name in schema.get("properties", {})}
+    fields = {
+        name for schema in document["components"]["schemas"].values() for name in schema.get("properties", {})
+    }
     assert len(fields) > 40
     assert fields - words(HTTP) == set()
 
 
 def test_every_field_of_a_submit_has_its_row() -> None:
     document = json.loads(encode(describe(ROUTES)))
-    listed = {name for row in table(HTTP, "| field | value | left out |") for name in re.findall(r"`(\w+)`", row[0])}
+    listed = {
+        name for row in table(HTTP, "| field | value | left out |") for name in re.findall(r"`(\w+)`", row[0])
+    }
     assert listed == set(document["components"]["schemas"]["SubmitBody"]["properties"]) - {"queue_id"}
 
 
 def test_every_http_code_has_its_row() -> None:
     """Codes and statuses are those of the error tree, frames aside."""
-    rows = {(row[0].strip("`"), int(row[1])) for row in table(ERRORS, "| code | status | what it says | what to do |")}
+    rows = {
+        (row[0].strip("`"), int(row[1]))
+        for row in table(ERRORS, "| code | status | what it says | what to do |")
+    }
     assert rows == {
         (kind.code, kind.status) for kind in kinds(errors.OrbitError) if not issubclass(kind, FRAMES_ONLY)
     }
@@ -84,13 +91,13 @@ def test_every_http_code_has_its_row() -> None:
 def test_every_frame_code_has_its_row() -> None:
     rows = {row[0].strip("`") for row in table(ERRORS, "| code | in | what it says | what a worker does |")}
     abstract = {errors.StartRefused}
-    assert rows == {
-        kind.code for base in FRAMES_ONLY for kind in kinds(base) if kind not in abstract
-    }
+    assert rows == {kind.code for base in FRAMES_ONLY for kind in kinds(base) if kind not in abstract}
 
 
 def test_every_code_that_the_server_writes_into_a_task_has_its_row() -> None:
-    rows = {row[0].strip("`") for row in table(ERRORS, "| code | from | what it says |") if row[1] == "server"}
+    rows = {
+        row[0].strip("`") for row in table(ERRORS, "| code | from | what it says |") if row[1] == "server"
+    }
     assert rows == {endings.DEADLINE_EXCEEDED, endings.START_DEADLINE_EXCEEDED, endings.LEASE_EXPIRED}
 
 
