@@ -21,7 +21,7 @@ def main() -> None:
         patch.object(services, "GROUP_OTHERS_MAX", 1),
         patch.object(application, "GROUP_OTHERS_MAX", 1),
     ):
-        {"api": api, "dispatch": dispatch}[sys.argv[1]]()
+        {"api": api, "dispatch": dispatch}[sys.argv.pop(1)]()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A process from its first line to its exit code: settings, logging, signals, systemd's notify protocol, bounded drain.
 
-Exit codes: 0 stopped as asked · 1 bad configuration, unreachable database, unknown schema, address in use, a failure.
+Exit codes: 0 stopped as asked · 1 bad configuration, unreachable database, unknown schema, address in use, a failure ·
+2 wrong usage.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from orbit.domain.errors import OrbitError
 from orbit.runtime.database import Database
 from orbit.runtime.logging import configure_logging, get_logger, redact
 from orbit.runtime.settings import Settings, SettingsError, load_settings
+from orbit.runtime.usage import answer_arguments
 from orbit.store.failures import DriverError
 from orbit.store.schema import SchemaMismatch, require_schema
 
@@ -84,6 +86,8 @@ def run_process(name: str, body: Body, *, drain_seconds: float) -> int:
 
     SIGTERM or SIGINT sets `stop`; `body` should then return. A second signal, or `drain_seconds` later, cancels it.
     """
+    if len(sys.argv) > 1:
+        return answer_arguments(name, sys.argv[1:])
     try:
         settings = load_settings(os.environ)
     except SettingsError as error:

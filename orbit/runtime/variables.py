@@ -52,7 +52,8 @@ VARIABLES: Final[Mapping[str, Variable]] = {
     "ORBIT_METRICS_ADDR": Variable(
         default="",
         values="`host:port`; empty: off",
-        meaning="Where this process serves Prometheus metrics, apart from the business port.",
+        meaning="Where this process will serve Prometheus metrics, apart from the business port. "
+        "Not built yet: no effect.",
     ),
     "ORBIT_HOME": Variable(
         default=".orbit",
@@ -67,7 +68,7 @@ VARIABLES: Final[Mapping[str, Variable]] = {
     "ORBIT_RETENTION_DAYS": Variable(
         default=str(limits.RETENTION_DEFAULT_DAYS),
         values=f"0, or {limits.RETENTION_DEFAULT_DAYS} to {limits.RETENTION_MAX_DAYS:,} days; 0: keep everything",
-        meaning="How long finished tasks are kept before `orbit-recover` deletes them.",
+        meaning="How long finished tasks will be kept. Not built yet: nothing is deleted.",
     ),
     "ORBIT_TLS_CERT": Variable(
         default="",

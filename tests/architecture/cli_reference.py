@@ -10,6 +10,7 @@ import click
 from orbit.admin.main import main as orbit_admin
 from orbit.admin.migrate import main as orbit_migrate
 from orbit.cli.main import main as orbit
+from orbit.runtime.usage import usage
 
 WIDTH = 100
 PROGRAMS: dict[str, click.Command] = {
@@ -17,15 +18,15 @@ PROGRAMS: dict[str, click.Command] = {
     "orbit-admin": orbit_admin,
     "orbit-migrate": orbit_migrate,
 }
+DAEMONS = ("api", "dispatch", "recover")
 INTRODUCTION = """\
 # Command lines
 
 Written by `python -m tests.architecture.cli_reference >docs/cli.md` from the programs' own `--help`.
 
 `orbit` speaks to the HTTP API, `orbit-admin` and `orbit-migrate` to the database. `orbit-api`, `orbit-dispatch` and
-`orbit-recover` take no options: they are configured by [environment variables](configuration.md), run until SIGTERM or
-Ctrl-C, finish what is in hand within a bound and exit 0; they exit 1 with one line for a bad setting, a database that
-can't be reached for 30 s, an unknown schema, or an address in use.
+`orbit-recover` take no options but [environment variables](configuration.md); they exit 1 with one line for a bad
+setting, a database that can't be reached for 30 s, an unknown schema, or an address in use.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage. With `--json` the answer is one JSON document, a failure
 `{"error": {"code", "message"}}`; codes are those of [errors.md](errors.md).
@@ -40,6 +41,7 @@ def render() -> str:
             level = "##" if context.parent is None else "###"
             text = command.get_help(context).rstrip()
             parts.append(f"{level} {context.command_path}\n\n```text\n{text}\n```\n")
+    parts += [f"## orbit-{name}\n\n```text\n{usage(name).rstrip()}\n```\n" for name in DAEMONS]
     return "\n".join(parts)
 
 
