@@ -8,19 +8,31 @@ from datetime import datetime
 
 from orbit.domain.errors import OrbitError, Unauthenticated
 from orbit.kernel.caller import Caller, Token
-from orbit.store.sql.access import CredentialRow, select_credential_queues, select_credentials
-from orbit.store.transaction import Tx
+from orbit.store.sql.access import CredentialRow, read_credentials, select_credential_queues
+from orbit.store.transaction import Read, Tx
 
 
 def read_callers(tx: Tx, tokens: Iterable[Token]) -> dict[Token, Caller | OrbitError]:
     """Return the caller behind each token, or `Unauthenticated`; one batched read (two with scoped credentials)."""
     wanted = set(tokens)
-    rows = select_credentials(tx, sorted({token.credential_id for token in wanted})) if wanted else {}
+    return judge_callers(tx, wanted, tx.read(credentials_of(wanted)))
+
+
+def credentials_of(tokens: Iterable[Token]) -> Read[list[CredentialRow]]:
+    """Return the read that `judge_callers` needs, to be gathered with others."""
+    return read_credentials(sorted({token.credential_id for token in tokens}))
+
+
+def judge_callers(
+    tx: Tx, tokens: Iterable[Token], found: Iterable[CredentialRow]
+) -> dict[Token, Caller | OrbitError]:
+    """Tell who may speak; reads the queues of scoped credentials, if there are any."""
+    rows = {row.credential_id: row for row in found}
     scoped = [row.credential_id for row in rows.values() if not row.all_queues]
     queues: dict[bytes, set[bytes]] = {credential_id: set() for credential_id in scoped}
     for credential_id, queue_id in select_credential_queues(tx, scoped) if scoped else ():
         queues[credential_id].add(queue_id)
-    return {token: _judge(token, rows.get(token.credential_id), queues, tx.now) for token in wanted}
+    return {token: _judge(token, rows.get(token.credential_id), queues, tx.now) for token in set(tokens)}
 
 
 def read_caller(tx: Tx, token: Token) -> Caller:

@@ -14,14 +14,14 @@ from orbit.domain.keys import NO_KEY, lane_id
 from orbit.domain.limits import PROMOTE_MAX
 from orbit.pulse.usage import QueueUse
 from orbit.store.sql.probe import (
+    read_claimable_lanes,
+    read_claimable_pairs,
+    read_full_applications,
+    read_pulse,
     select_cancelled,
-    select_claimable_lanes,
-    select_claimable_pairs,
     select_due,
-    select_full_applications,
-    select_pulse,
 )
-from orbit.store.sql.queues import QueueRow, select_queues
+from orbit.store.sql.queues import QueueRow, read_queues
 from orbit.store.transaction import Tx
 
 Pair = tuple[bytes, bytes]  # queue id, handler digest
@@ -67,14 +67,20 @@ class Probed:
 
 def probe(tx: Tx, wanted: Wanted) -> Probed:
     """Read claimable lanes of the wanted pairs, why their queues are blocked, and up to 256 due tasks."""
-    pulse = select_pulse(tx)
+    lanes = {lane_id(queue_id, handler, NO_KEY): (queue_id, handler) for queue_id, handler in wanted.keyless}
+    queue_ids = sorted({queue_id for queue_id, _ in (*wanted.keyed, *wanted.keyless)})
+    pulse, keyed, keyless, queues, full = tx.gather(
+        read_pulse(),
+        read_claimable_pairs(wanted.keyed),
+        read_claimable_lanes(lanes),
+        read_queues(queue_ids),
+        read_full_applications(queue_ids),
+    )
     is_due = pulse.next_due_at is not None and pulse.next_due_at <= pulse.now
-    keyed, keyless = _claimable(tx, wanted)
-    queue_ids = sorted({queue_id for queue_id, _ in keyed | keyless})
     return Probed(
-        keyed=keyed,
-        keyless=keyless,
-        blocked=_blocked(tx, queue_ids, pulse.now) if queue_ids else {},
+        keyed=frozenset(wanted.keyed[at] for at in keyed),
+        keyless=frozenset(lanes[lane] for lane in keyless),
+        blocked=_blocked(queues, full, pulse.now),
         due=_due(tx, pulse.now) if is_due else {},
         next_due_ms=None if pulse.next_due_at is None else _milliseconds(pulse.next_due_at - pulse.now),
     )
@@ -99,23 +105,14 @@ def why_blocked(queue: QueueRow, now: datetime) -> Blocked | None:
     return Blocked(reason=Block.RATE, wait_ms=None if is_reserved else use.window_left_ms(now))
 
 
-def _claimable(tx: Tx, wanted: Wanted) -> tuple[frozenset[Pair], frozenset[Pair]]:
-    found = select_claimable_pairs(tx, wanted.keyed)
-    lanes = {lane_id(queue_id, handler, NO_KEY): (queue_id, handler) for queue_id, handler in wanted.keyless}
-    keyless = select_claimable_lanes(tx, lanes)
-    return frozenset(wanted.keyed[at] for at in found), frozenset(lanes[lane] for lane in keyless)
-
-
-def _blocked(tx: Tx, queue_ids: Sequence[bytes], now: datetime) -> dict[bytes, Blocked]:
-    queues = select_queues(tx, queue_ids)
-    full = select_full_applications(tx, {queue.application_id for queue in queues.values()})
+def _blocked(queues: Iterable[QueueRow], full: set[bytes], now: datetime) -> dict[bytes, Blocked]:
     found = {}
-    for queue_id, queue in queues.items():
+    for queue in queues:
         blocked = why_blocked(queue, now)
         if blocked is None and queue.application_id in full:
             blocked = Blocked(reason=Block.APPLICATION_FULL)
         if blocked is not None:
-            found[queue_id] = blocked
+            found[queue.queue_id] = blocked
     return found
 
 

@@ -23,7 +23,7 @@ from orbit.domain.states import Backoff, TaskState
 from orbit.domain.wire import format_time
 from orbit.kernel.caller import Caller, Token
 from orbit.kernel.idempotency import replayed
-from orbit.kernel.identity import read_callers
+from orbit.kernel.identity import credentials_of, judge_callers
 from orbit.pulse.commands import SubmitTask, TaskAnswer
 from orbit.pulse.endings import unstarted_deadline
 from orbit.pulse.lanes import lanes_of
@@ -118,11 +118,15 @@ def submit_tasks(
     The same identity twice in the list: the first decides, the later one is judged against it.
     Locks: the application (rank 1), queue usage (4); lanes. Raises: NotFound for an unknown application.
     """
-    usage, (queues,) = lock_usage(
-        tx, application_id, read_queues(sorted({command.queue_id for command in commands}))
+    tokens = {command.token for command in commands}
+    usage, (queues, credentials) = lock_usage(
+        tx,
+        application_id,
+        read_queues(sorted({command.queue_id for command in commands})),
+        credentials_of(tokens),
     )
     usage.know(queues)
-    callers = read_callers(tx, [command.token for command in commands])
+    callers = judge_callers(tx, tokens, credentials)
     identities = sorted(
         {
             _identity(caller, command)

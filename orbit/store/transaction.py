@@ -36,11 +36,19 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[T]):
-    """A query with its parameters and what to make of its rows; run alone or gathered with others."""
+    """A query with its parameters and what to make of its rows; run alone or gathered with others.
+
+    Without `sql` there is nothing to ask, and no rows.
+    """
 
     sql: str
     params: Sequence[Any]
     parse: Callable[[Sequence[Row]], T]
+
+
+def read_in(sql: str, keys: Sequence[Any], parse: Callable[[Sequence[Row]], T]) -> Read[T]:
+    """Return the read of rows whose key is in a list, the query's only parameter; an empty list asks nothing."""
+    return Read(sql if keys else "", (list(keys),), parse)
 
 
 class Tx:
@@ -99,15 +107,16 @@ class Tx:
 
     def read(self, read: Read[T]) -> T:
         """Run one read."""
-        return read.parse(self.rows(read.sql, read.params))
+        return read.parse(self.rows(read.sql, read.params) if read.sql else ())
 
     def gather(self, *reads: Read[Any]) -> list[Any]:
         """Run several reads in one round trip, after what has been written; return what each found."""
-        for read in reads:
+        asked = [read for read in reads if read.sql]
+        for read in asked:
             self.write(read.sql, read.params)
         pending, self._pending, self._pending_size = self._pending, [], 0
-        results = self._connection.send_all(pending)[-len(reads) :]
-        return [read.parse(rows) for read, rows in zip(reads, results, strict=True)]
+        results = iter(self._connection.send_all(pending)[-len(asked) :] if asked else ())
+        return [read.parse(next(results) if read.sql else ()) for read in reads]
 
     def row(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
         found = self.rows(sql, params)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from orbit.store.transaction import Tx
+from orbit.store.transaction import Read, Tx, read_in
 
 
 class CredentialRow(NamedTuple):
@@ -34,10 +34,11 @@ WHERE c.credential_id IN %s
 """
 
 
-def select_credentials(tx: Tx, credential_ids: Sequence[bytes]) -> dict[bytes, CredentialRow]:
+def read_credentials(credential_ids: Sequence[bytes]) -> Read[list[CredentialRow]]:
     """Read credentials by id; takes no locks."""
-    rows = map(CredentialRow._make, tx.rows(_SELECT_CREDENTIALS, (list(credential_ids),)))
-    return {row.credential_id: row for row in rows}
+    return read_in(
+        _SELECT_CREDENTIALS, credential_ids, lambda rows: [CredentialRow._make(row) for row in rows]
+    )
 
 
 def select_credential_queues(tx: Tx, credential_ids: Sequence[bytes]) -> list[tuple[bytes, bytes]]:

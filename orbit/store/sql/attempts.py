@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from orbit.store.driver import Row
 from orbit.store.sql.batch import UpdateById
-from orbit.store.transaction import Rank, Read, Tx
+from orbit.store.transaction import Rank, Read, Tx, read_in
 
 
 class HeldRow(NamedTuple):
@@ -144,12 +144,12 @@ _LEASE = UpdateById(
 
 def read_held(attempt_ids: Sequence[bytes]) -> Read[dict[bytes, HeldRow]]:
     """Read attempts with their tasks by attempt id; takes no locks."""
-    return Read(_HELD_BY_ID, (list(attempt_ids) or [b""],), _by_attempt)
+    return read_in(_HELD_BY_ID, attempt_ids, _by_attempt)
 
 
 def select_held(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, HeldRow]:
     """Run that read alone."""
-    return tx.read(read_held(attempt_ids)) if attempt_ids else {}
+    return tx.read(read_held(attempt_ids))
 
 
 def _by_attempt(rows: Sequence[Row]) -> dict[bytes, HeldRow]:

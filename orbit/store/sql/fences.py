@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from orbit.store.driver import Row
-from orbit.store.transaction import Read, Tx
+from orbit.store.transaction import Read, Tx, read_in
 
 
 class FenceRow(NamedTuple):
@@ -34,12 +34,12 @@ WHERE s.session_id IN %s
 
 def read_fences(session_ids: Sequence[bytes]) -> Read[dict[bytes, FenceRow]]:
     """Read sessions by id; a superseded session isn't found. Takes no locks."""
-    return Read(_SELECT, (list(session_ids) or [b""],), _by_session)
+    return read_in(_SELECT, session_ids, _by_session)
 
 
 def select_fences(tx: Tx, session_ids: Sequence[bytes]) -> dict[bytes, FenceRow]:
     """Run that read alone."""
-    return tx.read(read_fences(session_ids)) if session_ids else {}
+    return tx.read(read_fences(session_ids))
 
 
 def _by_session(rows: Sequence[Row]) -> dict[bytes, FenceRow]:

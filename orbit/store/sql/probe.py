@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from orbit.store.transaction import Tx
+from orbit.store.driver import Row
+from orbit.store.transaction import Read, Tx, read_in
 
 
 class DueTask(NamedTuple):
@@ -38,7 +39,10 @@ WHERE queue_id = %s AND handler_digest = %s AND claimable = 1 LIMIT 1)"""
 
 _CLAIMABLE_LANES = "SELECT lane_id FROM lanes FORCE INDEX (PRIMARY) WHERE lane_id IN %s AND claimable = 1"
 
-_FULL = "SELECT application_id FROM application_quotas WHERE application_id IN %s AND active >= max_active"
+_FULL = """
+SELECT DISTINCT p.application_id FROM queues q JOIN application_quotas p ON p.application_id = q.application_id
+WHERE q.queue_id IN %s AND p.active >= p.max_active
+"""
 
 _CANCELLED = """
 SELECT a.attempt_id, a.lease_expires_at IS NOT NULL FROM attempts a FORCE INDEX (uq_attempts_attempt_id) JOIN tasks t ON t.task_id = a.task_id
@@ -46,11 +50,9 @@ WHERE a.attempt_id IN %s AND t.cancel_requested_at IS NOT NULL
 """
 
 
-def select_pulse(tx: Tx) -> PulseRow:
+def read_pulse() -> Read[PulseRow]:
     """Read the clock and the earliest due time: one index entry."""
-    row = tx.row(_PULSE)
-    assert row is not None
-    return PulseRow._make(row)
+    return Read(_PULSE, (), lambda rows: PulseRow._make(rows[0]))
 
 
 def select_due(tx: Tx, now: datetime, *, limit: int) -> list[DueTask]:
@@ -58,24 +60,24 @@ def select_due(tx: Tx, now: datetime, *, limit: int) -> list[DueTask]:
     return [DueTask._make(row) for row in tx.rows(_DUE, (now, limit))]
 
 
-def select_claimable_pairs(tx: Tx, pairs: Sequence[tuple[bytes, bytes]]) -> set[int]:
-    """Return the positions of those (queue, handler digest) pairs with a claimable lane, keyed or not."""
-    if not pairs:
-        return set()
+def read_claimable_pairs(pairs: Sequence[tuple[bytes, bytes]]) -> Read[set[int]]:
+    """Read the positions of those (queue, handler digest) pairs with a claimable lane, keyed or not."""
     params = [value for position, pair in enumerate(pairs) for value in (position, *pair)]
-    rows = tx.rows(" UNION ALL ".join([_FIRST_LANE] * len(pairs)), params)
+    return Read(" UNION ALL ".join([_FIRST_LANE] * len(pairs)), params, _firsts)
+
+
+def read_claimable_lanes(lane_ids: Iterable[bytes]) -> Read[set[bytes]]:
+    """Read which of these lanes are claimable."""
+    return read_in(_CLAIMABLE_LANES, list(lane_ids), _firsts)
+
+
+def read_full_applications(queue_ids: Sequence[bytes]) -> Read[set[bytes]]:
+    """Read which of these queues' applications have no room for another active attempt."""
+    return read_in(_FULL, queue_ids, _firsts)
+
+
+def _firsts(rows: Sequence[Row]) -> set[Any]:
     return {row[0] for row in rows}
-
-
-def select_claimable_lanes(tx: Tx, lane_ids: Iterable[bytes]) -> set[bytes]:
-    """Return which of these lanes are claimable."""
-    ids = list(lane_ids)
-    return {row[0] for row in tx.rows(_CLAIMABLE_LANES, (ids,))} if ids else set()
-
-
-def select_full_applications(tx: Tx, application_ids: Iterable[bytes]) -> set[bytes]:
-    """Return which applications have no room for another active attempt."""
-    return {row[0] for row in tx.rows(_FULL, (list(application_ids),))}
 
 
 def select_cancelled(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, bool]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from orbit.store.sql.batch import UpdateById
-from orbit.store.transaction import Read, Tx
+from orbit.store.transaction import Read, Tx, read_in
 
 
 class QueueRow(NamedTuple):
@@ -53,12 +53,12 @@ _UPDATE_USAGE = UpdateById(
 
 def read_queues(queue_ids: Sequence[bytes]) -> Read[list[QueueRow]]:
     """Read queues with their usage; the application lock keeps them still."""
-    return Read(_SELECT, (list(queue_ids) or [b""],), lambda rows: [QueueRow._make(row) for row in rows])
+    return read_in(_SELECT, queue_ids, lambda rows: [QueueRow._make(row) for row in rows])
 
 
 def select_queues(tx: Tx, queue_ids: Sequence[bytes]) -> dict[bytes, QueueRow]:
     """Run that read alone."""
-    return {row.queue_id: row for row in tx.read(read_queues(queue_ids))} if queue_ids else {}
+    return {row.queue_id: row for row in tx.read(read_queues(queue_ids))}
 
 
 def update_usage(tx: Tx, usage: Mapping[bytes, UsageValues]) -> None:
