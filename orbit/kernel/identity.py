@@ -15,7 +15,8 @@ from orbit.store.transaction import Read, Tx
 def read_callers(tx: Tx, tokens: Iterable[Token]) -> dict[Token, Caller | OrbitError]:
     """Return the caller behind each token, or `Unauthenticated`; one batched read (two with scoped credentials)."""
     wanted = set(tokens)
-    return judge_callers(tx, wanted, tx.read(credentials_of(wanted)))
+    found = tx.read(credentials_of(wanted))
+    return judge_callers(tx, wanted, found)
 
 
 def credentials_of(tokens: Iterable[Token]) -> Read[list[CredentialRow]]:

@@ -28,7 +28,7 @@ from orbit.pulse.start import Starts, start_attempts
 from orbit.pulse.usage import lock_usage
 from orbit.store.sql.attempts import read_held
 from orbit.store.sql.fences import read_fences
-from orbit.store.sql.queues import read_queues
+from orbit.store.sql.queues import read_queues, read_queues_of
 from orbit.store.transaction import Tx
 
 Kind = TypeVar("Kind")
@@ -53,7 +53,8 @@ def tick(
         application_id,
         read_fences(_sessions(operations)),
         read_held(sorted(named)),
-        read_queues(sorted(offered)),
+        # A pool's claims name the queues of its attempts too, as a rule; what is missing is read on its own.
+        read_queues(sorted(offered)) if offered else read_queues_of(sorted(named)),
     )
     held = {key: row for key, row in named_rows.items() if row.application_id == application_id}
     usage.know(queues)

@@ -86,6 +86,16 @@ class Dispatcher:
             self.applications[application_id] = found
         return found
 
+    def hint(self, application: bytes) -> None:
+        """Take a hint that an application (by its hash) has new tasks: claim at once, or probe where that is wiser."""
+        now = trio.current_time()
+        for found in self.applications.values():
+            if found.application_id.startswith(application):
+                claims = [pool.hint(now) for pool in found.pools.values()]
+                found.wake(now)
+                if not all(claims):
+                    self.probe_soon()
+
     def leave(self, session: WorkerSession) -> None:
         """Forget a session whose connection has ended; its leases go on until they end by themselves."""
         phase, session.phase = session.phase, Phase.ENDED

@@ -47,6 +47,7 @@ class Pool:
         self.is_wanted = False
         self.is_claiming = False
         self.not_before = 0.0
+        self._is_hinted = False
         self._misses = 0
         self._turn = 0
         digests = [handler_digest(name, version) for name, version in registration.handlers]
@@ -54,6 +55,20 @@ class Pool:
 
     def has_room(self) -> bool:
         return any(session.room() for session in self.sessions.values())
+
+    def hint(self, now: float) -> bool:
+        """Take it that there is something to claim; false where a probe had better look first.
+
+        The claim itself is the probe then, one transaction sooner. A claim in flight may have looked too early: it is
+        made again if it finds nothing. After a miss the pool rests, and a probe decides.
+        """
+        if self.is_claiming:
+            self._is_hinted = True
+        elif self.not_before > now:
+            return False
+        else:
+            self.is_wanted = True
+        return True
 
     def seats(self, freed: Mapping[bytes, int]) -> list[Seat]:
         """Return who has room, the emptiest first; `freed` seats are given back by the same tick."""
@@ -84,11 +99,15 @@ class Pool:
     def settle(self, command: ClaimTasks, outcome: object, now: float) -> None:
         """Learn from a claim whether the next one is worth a transaction, and from when on."""
         self.is_claiming = False
+        hinted, self._is_hinted = self._is_hinted, False
         if isinstance(outcome, Claimed) and outcome.assignments:
             # A claim that used up its seats may have left more than it could see. One that found only what it couldn't
             # take (deadlines that passed, keys just taken) doesn't come back at once, whatever it left.
             self.is_wanted = outcome.more or len(outcome.assignments) == len(command.attempt_ids)
             self._misses = 0
+        elif hinted and not self._misses:
+            self.is_wanted = True
+            self._misses = 1
         else:
             self.is_wanted = False
             self.not_before = now + min(PAUSE_MIN_SECONDS * 2**self._misses, PAUSE_MAX_SECONDS)

@@ -122,9 +122,10 @@ class _Parts:
         while True:
             try:
                 async for hint in self._hints:
-                    self.prober.soon()
                     if hint.kind is HintKind.CANCEL:
                         self._cancels.hint(hint.application)
+                    else:
+                        self._dispatcher.hint(hint.application)
             except OSError as error:
                 get_logger().warning("hints_failed", error=error)  # probes come anyway
                 await trio.sleep(1.0)

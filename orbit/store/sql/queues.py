@@ -35,11 +35,18 @@ class UsageValues(NamedTuple):
     window_count: int
 
 
-_SELECT = """
-SELECT q.queue_id, q.application_id, q.namespace_id, q.paused, q.max_concurrency, q.rate_per_second,
-       q.max_unfinished_tasks, u.active, u.leased_unstarted, u.unfinished, u.window_started_at, u.window_count
-FROM queues q JOIN queue_usage u ON u.queue_id = q.queue_id
-WHERE q.queue_id IN %s
+_COLUMNS = """
+    q.queue_id, q.application_id, q.namespace_id, q.paused, q.max_concurrency, q.rate_per_second,
+    q.max_unfinished_tasks, u.active, u.leased_unstarted, u.unfinished, u.window_started_at, u.window_count
+"""
+_SELECT = f"""
+SELECT {_COLUMNS} FROM queues q JOIN queue_usage u ON u.queue_id = q.queue_id WHERE q.queue_id IN %s
+"""
+_SELECT_OF = f"""
+SELECT {_COLUMNS} FROM (
+    SELECT DISTINCT queue_id FROM attempts FORCE INDEX (uq_attempts_attempt_id) WHERE attempt_id IN %s
+) a
+JOIN queues q ON q.queue_id = a.queue_id JOIN queue_usage u ON u.queue_id = q.queue_id
 """
 
 _UPDATE_USAGE = UpdateById(
@@ -54,6 +61,11 @@ _UPDATE_USAGE = UpdateById(
 def read_queues(queue_ids: Sequence[bytes]) -> Read[list[QueueRow]]:
     """Read queues with their usage; the application lock keeps them still."""
     return read_in(_SELECT, queue_ids, lambda rows: [QueueRow._make(row) for row in rows])
+
+
+def read_queues_of(attempt_ids: Sequence[bytes]) -> Read[list[QueueRow]]:
+    """Read the queues of some attempts, where nobody has named them yet."""
+    return read_in(_SELECT_OF, attempt_ids, lambda rows: [QueueRow._make(row) for row in rows])
 
 
 def select_queues(tx: Tx, queue_ids: Sequence[bytes]) -> dict[bytes, QueueRow]:
