@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from orbit.domain.errors import InvalidArgument, NotFound, PermissionDenied
+from orbit.domain.errors import InvalidArgument
 
 QUEUES_READ: Final = "queues:read"
 QUEUES_MANAGE: Final = "queues:manage"
@@ -77,10 +77,6 @@ class Scope:
         """Tell whether the queue lies in this scope."""
         return self.queues is None or queue_id in self.queues
 
-    def reachable(self, queue_ids: Iterable[bytes]) -> list[bytes]:
-        """Return those of `queue_ids` that lie in this scope, in their order."""
-        return [queue_id for queue_id in queue_ids if self.reaches(queue_id)]
-
     def canonical(self) -> bytes:
         """Return bytes that are equal for equal scopes only (a cursor is bound to them)."""
         return b"all" if self.queues is None else b"".join(sorted(self.queues))
@@ -98,21 +94,3 @@ def parse_actions(names: Iterable[str], field: str = "actions") -> frozenset[str
     if not actions:
         raise InvalidArgument("must name at least one action", field=field)
     return actions
-
-
-def require_action(granted: Collection[str], action: str) -> None:
-    """Raise PermissionDenied unless the action is granted."""
-    if action not in granted:
-        raise PermissionDenied(f"the credential lacks {action}")
-
-
-def require_queue(scope: Scope, queue_id: bytes) -> None:
-    """Raise NotFound for a queue outside the scope, exactly as for one that doesn't exist."""
-    if not scope.reaches(queue_id):
-        raise NotFound("queue not found")
-
-
-def require_all_queues(scope: Scope) -> None:
-    """Raise PermissionDenied unless the scope is all queues (creating a queue needs it)."""
-    if not scope.is_all:
-        raise PermissionDenied("the credential's scope must be all queues")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orbit.domain.errors import NotFound, PermissionDenied
+from orbit.domain.permissions import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,16 +18,13 @@ class Token:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A credential that is valid now, as read inside the present transaction.
-
-    `queue_ids` is `None` for a scope over all queues of the namespace.
-    """
+    """A credential that is valid now, as read inside the present transaction."""
 
     credential_id: bytes
     application_id: bytes
     namespace_id: bytes
     actions: frozenset[str]
-    queue_ids: frozenset[bytes] | None
+    scope: Scope
 
     def require(self, action: str) -> None:
         """Raise `PermissionDenied` unless the action was granted explicitly."""
@@ -35,11 +33,11 @@ class Caller:
 
     def require_all_queues(self) -> None:
         """Raise `PermissionDenied` unless the scope covers all queues of the namespace."""
-        if self.queue_ids is not None:
+        if not self.scope.is_all:
             raise PermissionDenied("the credential's scope doesn't cover all queues")
 
     def may_see(self, namespace_id: bytes, queue_id: bytes) -> bool:
-        return namespace_id == self.namespace_id and (self.queue_ids is None or queue_id in self.queue_ids)
+        return namespace_id == self.namespace_id and self.scope.reaches(queue_id)
 
     def require_visible(self, namespace_id: bytes, queue_id: bytes, what: str) -> None:
         """Raise `NotFound` for a resource outside the caller's namespace or queue scope."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from orbit.domain.errors import OrbitError, Unauthenticated
+from orbit.domain.permissions import ALL_QUEUES, Scope
 from orbit.kernel.caller import Caller, Token
 from orbit.store.sql.access import CredentialRow, read_credentials, select_credential_queues
 from orbit.store.transaction import Read, Tx
@@ -65,5 +66,5 @@ def _judge(
         application_id=row.application_id,
         namespace_id=row.namespace_id,
         actions=frozenset(row.actions.split()),
-        queue_ids=None if row.all_queues else frozenset(queues[row.credential_id]),
+        scope=ALL_QUEUES if row.all_queues else Scope(queues=frozenset(queues[row.credential_id])),
     )

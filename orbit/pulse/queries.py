@@ -13,7 +13,7 @@ from datetime import datetime
 from orbit.domain import cursor
 from orbit.domain.errors import NotFound, PermissionDenied
 from orbit.domain.keys import key_digest
-from orbit.domain.permissions import QUEUES_READ, TASKS_READ, WORKERS_CONNECT, WORKERS_READ, Scope
+from orbit.domain.permissions import QUEUES_READ, TASKS_READ, WORKERS_CONNECT, WORKERS_READ
 from orbit.domain.states import AttemptState, TaskState
 from orbit.kernel.caller import Caller, Token
 from orbit.kernel.identity import read_caller
@@ -83,7 +83,7 @@ def read_queue(tx: Tx, token: Token, queue_id: bytes) -> QueueView:
 def read_queues(tx: Tx, token: Token, query: ListQueues) -> Page[QueueView]:
     """Return the caller's queues by id; with `name`, that one or none."""
     caller = _reader(tx, token, QUEUES_READ)
-    bound = cursor.context("queues", caller.namespace_id, _scope(caller), query.name)
+    bound = cursor.context("queues", caller.namespace_id, caller.scope.canonical(), query.name)
     position = read_position(tx, bound, query.cursor, (bytes,))
     if query.name is not None:
         named = select_queue_by_name(tx, caller.namespace_id, query.name)
@@ -94,7 +94,7 @@ def read_queues(tx: Tx, token: Token, query: ListQueues) -> Page[QueueView]:
         rows = page_queues(
             tx,
             caller.namespace_id,
-            scope=caller.queue_ids,
+            scope=caller.scope.queues,
             after=None if position is None else position[0],
             limit=query.limit + 1,
         )
@@ -118,7 +118,7 @@ def read_tasks(tx: Tx, token: Token, query: ListTasks) -> Page[TaskView]:
     queue = select_queue_views(tx, [query.queue_id]).get(query.queue_id)
     if queue is None or not caller.may_see(queue.namespace_id, query.queue_id):
         raise NotFound("queue not found")
-    bound = cursor.context("tasks", caller.namespace_id, _scope(caller), *_filters(query))
+    bound = cursor.context("tasks", caller.namespace_id, caller.scope.canonical(), *_filters(query))
     position = read_position(tx, bound, query.cursor, (datetime, bytes))
     rows = page_tasks(
         tx,
@@ -141,7 +141,7 @@ def read_attempts(tx: Tx, token: Token, query: ListAttempts) -> Page[AttemptView
     """Return a task's attempts with late evidence, oldest first, without outputs."""
     caller = _reader(tx, token, TASKS_READ)
     _visible_task(tx, caller, query.task_id)
-    bound = cursor.context("attempts", caller.namespace_id, _scope(caller), query.task_id)
+    bound = cursor.context("attempts", caller.namespace_id, caller.scope.canonical(), query.task_id)
     position = read_position(tx, bound, query.cursor, (int,))
     rows = page_attempts(
         tx, query.task_id, after_epoch=0 if position is None else position[0], limit=query.limit + 1
@@ -187,10 +187,6 @@ def _visible_task(tx: Tx, caller: Caller, task_id: bytes) -> TaskRow:
     if row is None or not caller.may_see(row.namespace_id, row.queue_id):
         raise NotFound("task not found")
     return row
-
-
-def _scope(caller: Caller) -> bytes:
-    return Scope(queues=caller.queue_ids).canonical()
 
 
 def _filters(query: ListTasks) -> tuple[bytes | str | None, ...]:

@@ -75,7 +75,7 @@ def test_no_file_no_rows(session: Session, command: Bootstrap, tmp_path: Path) -
     assert parsed is not None
     caller = session.run(lambda tx: read_caller(tx, Token(credential_id=parsed[0], digest=parsed[1])))
     assert caller.actions == command.actions
-    assert caller.queue_ids is None
+    assert caller.scope.is_all
     assert caller.namespace_id.hex() == content.namespace_id
     assert list(tmp_path.iterdir()) == [path]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orbit.domain.ids import new_id
+from orbit.domain.permissions import ALL_QUEUES
 from orbit.kernel.caller import Caller, Token
 from orbit.pulse.commands import Assignment, HandlerOffer, OpenSession, SessionOpened
 from orbit.scheduler.application import Application
@@ -19,7 +20,7 @@ CALLER = Caller(
     application_id=APPLICATION,
     namespace_id=NAMESPACE,
     actions=frozenset(),
-    queue_ids=None,
+    scope=ALL_QUEUES,
 )
 
 
