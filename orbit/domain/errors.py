@@ -9,7 +9,7 @@ OrbitError(message, details, retry_after_ms)
 ├─ StartRefused       a worker may not run the attempt: QueuePaused · CancelRequested · DeadlineExceeded
 ├─ OwnershipError     stop, keep the evidence: StaleAttempt
 ├─ StoreError         original identity only, never a new one
-│   └─ Contention (internal, the runner repeats) · Unavailable 503 · OutcomeUnknown 503
+│   └─ Unavailable 503 · OutcomeUnknown 503
 └─ InvariantViolation 500  our bug: roll back, log, alert
 """
 
@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import ClassVar
+
+from orbit.domain.limits import REFUSED_RETRY_AFTER_MS
 
 
 class OrbitError(Exception):
@@ -131,7 +133,7 @@ class CapacityError(OrbitError):
 
     code = "QUOTA_EXCEEDED"
     status = 429
-    default_retry_after_ms = 1_000
+    default_retry_after_ms = REFUSED_RETRY_AFTER_MS
 
 
 class QueueFull(CapacityError):
@@ -202,14 +204,7 @@ class StoreError(OrbitError):
 
     code = "UNAVAILABLE"
     status = 503
-    default_retry_after_ms = 1_000
-
-
-class Contention(StoreError):
-    """Lock conflict: the runner reruns the whole transaction; never caught inside a transaction function."""
-
-    code = "UNAVAILABLE"
-    status = 503
+    default_retry_after_ms = REFUSED_RETRY_AFTER_MS
 
 
 class Unavailable(StoreError):

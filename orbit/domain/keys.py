@@ -71,15 +71,6 @@ def check_idempotency_key(key: str, field: str = "Idempotency-Key") -> str:
     return key
 
 
-def check_frame_id(text: str, field: str = "id") -> str:
-    """Check a worker message's id: 1 to 64 of 0x21 to 0x7E."""
-    if len(text) > limits.FRAME_ID_MAX_CHARS or _IDEMPOTENCY_KEY.fullmatch(text) is None:
-        raise InvalidArgument(
-            f"must be 1 to {limits.FRAME_ID_MAX_CHARS} visible ASCII characters", field=field
-        )
-    return text
-
-
 def check_reason(text: str, field: str = "reason") -> str:
     """Check a person's reason: not blank, at most 1,024 characters."""
     if not text.strip():

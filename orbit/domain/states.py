@@ -90,15 +90,6 @@ class Disposition(StrEnum):
     LATE = "LATE"
 
 
-class SourceKind(StrEnum):
-    """Where a task came from."""
-
-    DIRECT = "DIRECT"
-    MANUAL_RETRY = "MANUAL_RETRY"
-    SCHEDULE = "SCHEDULE"
-    WORKFLOW = "WORKFLOW"
-
-
 TERMINAL: Final = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED})
 # Each of these holds one backlog place of its queue and one of the application's quota.
 UNFINISHED: Final = frozenset(TaskState) - TERMINAL

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from orbit.domain.durations import MILLISECOND, earlier
 from orbit.domain.errors import OrbitError
-from orbit.domain.keys import NO_KEY, handler_digest, lane_id, text_of
+from orbit.domain.keys import NO_KEY, handler_digest, lane_id
 from orbit.domain.limits import UINT64_MAX
 from orbit.domain.states import TaskState
+from orbit.pulse.assignments import assignment_of, resent
 from orbit.pulse.commands import Assignment, Claimed, ClaimTasks, Seat
 from orbit.pulse.usage import Usage
-from orbit.store.sql.attempts import Lease, LeaseRow, NewAttempt, insert_attempts, select_leases
+from orbit.store.sql.attempts import NewAttempt, insert_attempts, select_leases
 from orbit.store.sql.claims import LaneSource, select_candidates, select_claimable_pairs
 from orbit.store.sql.fences import FenceRow
 from orbit.store.sql.keys import KeyRow, select_keys, take_keys
 from orbit.store.sql.lanes import recompute_heads, set_occupied
-from orbit.store.sql.tasks import ClaimRow, select_claimed, update_leased
+from orbit.store.sql.tasks import ClaimRow, update_leased
 from orbit.store.transaction import Tx
 
-_MS = timedelta(milliseconds=1)
 # Beyond this many (queue, handler) pairs a first read finds those that have anything to claim.
 _FEW_PAIRS = 8
 
@@ -169,14 +170,13 @@ def _lease(
             heapq.heapreplace(heap, (free + 1, index))
         key = keys.get(task.key_digest)
         cap_at = task.unstarted_deadline_at
-        expires_at = tx.now + command.lease_ms * _MS
         leases.append(
             _Lease(
                 task=task,
                 attempt_id=attempt_id,
                 fence=fences[seats[index].session_id],
                 token=None if key is None else key.last_token + 1,
-                expires_at=expires_at if cap_at is None else min(expires_at, cap_at),
+                expires_at=earlier(tx.now + command.lease_ms * MILLISECOND, cap_at),
                 cap_at=cap_at,
             )
         )
@@ -231,63 +231,6 @@ def _assignment(lease: _Lease, now: datetime) -> Assignment:
         attempt_id=lease.attempt_id,
         epoch=lease.task.epoch + 1,
         token=lease.token,
-        lease_ms=(lease.expires_at - now) // _MS,
+        expires_at=lease.expires_at,
         now=now,
     )
-
-
-def assignment_of(
-    task: ClaimRow,
-    *,
-    session_id: bytes,
-    attempt_id: bytes,
-    epoch: int,
-    token: int | None,
-    lease_ms: int,
-    now: datetime,
-) -> Assignment:
-    """Describe a claimed attempt to its session."""
-    return Assignment(
-        session_id=session_id,
-        attempt_id=attempt_id,
-        task_id=task.task_id,
-        queue_id=task.queue_id,
-        epoch=epoch,
-        lease_ms=max(0, lease_ms),
-        handler=task.handler,
-        handler_version=task.handler_version,
-        payload_version=task.payload_version,
-        attempt_number=task.attempts_used + 1,
-        max_attempts=task.max_attempts,
-        priority=task.priority,
-        business_key=None if task.business_key is None else text_of(task.business_key),
-        concurrency_key=None if task.concurrency_key is None else text_of(task.concurrency_key),
-        concurrency_token=token,
-        deadline_ms=None if task.deadline_at is None else max(0, (task.deadline_at - now) // _MS),
-    )
-
-
-def resent(
-    tx: Tx,
-    rows: Collection[LeaseRow],
-    *,
-    session_id: bytes | None = None,
-    leases: Mapping[bytes, Lease] | None = None,
-) -> list[Assignment]:
-    """Describe attempts that are live already, under a new session and lease where given."""
-    ends = {row.attempt_id: row.lease_expires_at for row in rows if row.lease_expires_at is not None}
-    ends.update((attempt_id, lease.lease_expires_at) for attempt_id, lease in (leases or {}).items())
-    live = [row for row in rows if row.attempt_id in ends]
-    tasks = select_claimed(tx, sorted(row.task_id for row in live))
-    return [
-        assignment_of(
-            tasks[row.task_id],
-            session_id=session_id or row.session_id,
-            attempt_id=row.attempt_id,
-            epoch=row.epoch,
-            token=row.concurrency_token,
-            lease_ms=(ends[row.attempt_id] - tx.now) // _MS,
-            now=tx.now,
-        )
-        for row in live
-    ]

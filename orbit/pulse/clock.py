@@ -7,17 +7,17 @@ database's clock jumped, must get the time to do so before its work is called an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from orbit.domain.durations import MILLISECOND
 from orbit.domain.limits import DISPATCHER_LIVE_MS, RECOVERY_BEAT_MS, RECOVERY_GRACE_EXTRA_MS
 from orbit.store.sql.clock import ClockRow, Signs, lock_clock, select_clock, select_signs, update_clock
 from orbit.store.transaction import Tx
 
-_MS: Final = timedelta(milliseconds=1)
 # A beat this far from the database's time, either way, says that the clock jumped or that nobody beats.
-FRESH: Final = 2 * RECOVERY_BEAT_MS * _MS
+FRESH: Final = 2 * RECOVERY_BEAT_MS * MILLISECOND
 
 
 class Why(StrEnum):
@@ -53,7 +53,7 @@ def beat(tx: Tx, renew_ms: int) -> Beat:
     """
     clock = lock_clock(tx)
     signs = select_signs(tx)  # after the lock: a beat that waited must not look older than it is
-    full = signs.now + (renew_ms + RECOVERY_GRACE_EXTRA_MS) * _MS
+    full = signs.now + (renew_ms + RECOVERY_GRACE_EXTRA_MS) * MILLISECOND
     why = _why(clock, signs, renew_ms)
     # A grace set before the clock stepped back would otherwise last as long as the step.
     grace_until = full if why else min(clock.grace_until, full)
@@ -76,10 +76,10 @@ def read_grace(tx: Tx) -> datetime:
 
 
 def _why(clock: ClockRow, signs: Signs, renew_ms: int) -> Why | None:
-    if signs.now - clock.beat_at > renew_ms * _MS:
+    if signs.now - clock.beat_at > renew_ms * MILLISECOND:
         return Why.BEAT_MISSED
     if clock.beat_at - signs.now > FRESH:
         return Why.CLOCK_BACK
-    if signs.heartbeat_at is None or signs.now - signs.heartbeat_at > DISPATCHER_LIVE_MS * _MS:
+    if signs.heartbeat_at is None or signs.now - signs.heartbeat_at > DISPATCHER_LIVE_MS * MILLISECOND:
         return Why.NO_DISPATCHER
     return None

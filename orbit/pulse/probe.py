@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 
+from orbit.domain.durations import ms_to_wait
 from orbit.domain.keys import NO_KEY, lane_id
 from orbit.domain.limits import PROMOTE_MAX
 from orbit.pulse.usage import QueueUse
@@ -25,8 +26,6 @@ from orbit.store.sql.queues import QueueRow, read_queues
 from orbit.store.transaction import Tx
 
 Pair = tuple[bytes, bytes]  # queue id, handler digest
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Block(Enum):
@@ -82,7 +81,7 @@ def probe(tx: Tx, wanted: Wanted) -> Probed:
         keyless=frozenset(lanes[lane] for lane in keyless),
         blocked=_blocked(queues, full, pulse.now),
         due=_due(tx, pulse.now) if is_due else {},
-        next_due_ms=None if pulse.next_due_at is None else _milliseconds(pulse.next_due_at - pulse.now),
+        next_due_ms=None if pulse.next_due_at is None else ms_to_wait(pulse.next_due_at, pulse.now),
     )
 
 
@@ -125,8 +124,3 @@ def _grouped(rows: Iterable[tuple[bytes, bytes]]) -> dict[bytes, tuple[bytes, ..
     for key, value in rows:
         groups.setdefault(key, []).append(value)
     return {key: tuple(values) for key, values in groups.items()}
-
-
-def _milliseconds(span: timedelta) -> int:
-    """Return the span in whole milliseconds, rounded up, not below 0: waking early would only mean looking twice."""
-    return max(0, -(-span // _MILLISECOND))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from orbit.domain.durations import MILLISECOND, earlier, ms_left
 from orbit.domain.errors import OrbitError, PermissionDenied
 from orbit.domain.states import LIVE
 from orbit.pulse.commands import AttemptRef, LeaseState, Renewed, RenewLeases
 from orbit.store.sql.attempts import Lease, LeaseRow, lock_leases, update_leases
 from orbit.store.sql.fences import select_fences
 from orbit.store.transaction import Tx
-
-_MS = timedelta(milliseconds=1)
 
 
 def renew_leases(tx: Tx, commands: Sequence[RenewLeases]) -> list[Renewed | OrbitError]:
@@ -48,7 +47,7 @@ def _renew(
     row = rows.get(ref.attempt_id)
     if row is None or not is_held(row, ref, command.session_id):
         return LeaseState(attempt_id=ref.attempt_id, epoch=ref.epoch, owned=False)
-    expires_at = capped(now + command.lease_ms * _MS, row.lease_cap_at)
+    expires_at = earlier(now + command.lease_ms * MILLISECOND, row.lease_cap_at)
     leases[row.attempt_id] = Lease(expires_at, command.session_id)
     return lease_state(row, expires_at, now)
 
@@ -57,17 +56,12 @@ def is_held(row: LeaseRow, ref: AttemptRef, session_id: bytes) -> bool:
     return row.state in LIVE and row.epoch == ref.epoch and row.session_id == session_id
 
 
-def capped(expires_at: datetime, cap_at: datetime | None) -> datetime:
-    """Bound a lease by its deadline: the start deadline before Start, the attempt's with its grace after it."""
-    return expires_at if cap_at is None else min(expires_at, cap_at)
-
-
 def lease_state(row: LeaseRow, expires_at: datetime, now: datetime) -> LeaseState:
     return LeaseState(
         attempt_id=row.attempt_id,
         epoch=row.epoch,
         owned=True,
         state=row.state,
-        lease_ms=max(0, (expires_at - now) // _MS),
+        lease_ms=ms_left(expires_at, now),
         cancel_requested=row.cancel_requested_at is not None,
     )

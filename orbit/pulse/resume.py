@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from orbit.domain.durations import MILLISECOND, earlier
 from orbit.domain.errors import OrbitError, PermissionDenied, StaleAttempt
 from orbit.domain.states import LIVE, AttemptState
-from orbit.pulse.claim import resent
+from orbit.pulse.assignments import resent
 from orbit.pulse.commands import LeaseState, Resumed, ResumeSession
-from orbit.pulse.renew import capped, lease_state
+from orbit.pulse.renew import lease_state
 from orbit.store.sql.applications import lock_application
 from orbit.store.sql.attempts import (
     Lease,
@@ -20,8 +21,6 @@ from orbit.store.sql.attempts import (
 )
 from orbit.store.sql.fences import FenceRow, select_fences
 from orbit.store.transaction import Tx
-
-_MS = timedelta(milliseconds=1)
 
 
 def resume_sessions(
@@ -68,6 +67,6 @@ def _resume(
 
 
 def _extend(row: LeaseRow, command: ResumeSession, leases: dict[bytes, Lease], now: datetime) -> datetime:
-    expires_at = capped(now + command.lease_ms * _MS, row.lease_cap_at)
+    expires_at = earlier(now + command.lease_ms * MILLISECOND, row.lease_cap_at)
     leases[row.attempt_id] = Lease(expires_at, command.session_id)
     return expires_at

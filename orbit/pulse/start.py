@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from orbit.domain.durations import MILLISECOND, earlier, ms_left
 from orbit.domain.errors import (
     CancelRequested,
     DeadlineExceeded,
@@ -16,21 +17,19 @@ from orbit.domain.errors import (
     StaleAttempt,
     StateConflict,
 )
-from orbit.domain.limits import ATTEMPT_DEADLINE_GRACE_MS
+from orbit.domain.limits import ATTEMPT_DEADLINE_GRACE_MS, REFUSED_RETRY_AFTER_MS
 from orbit.domain.states import AttemptState
 from orbit.pulse.commands import StartAttempt, Started
 from orbit.pulse.endings import DEADLINE_EXCEEDED, START_DEADLINE_EXCEEDED, deadline_passed
-from orbit.pulse.renew import capped
 from orbit.pulse.usage import Usage
 from orbit.store.sql.attempts import AttemptStart, HeldRow, update_attempts_started
 from orbit.store.sql.fences import FenceRow
 from orbit.store.sql.tasks import clear_unstarted_deadlines
 from orbit.store.transaction import Tx
 
-_MS = timedelta(milliseconds=1)
 # A lease with this part of its length left needs no extension: renewals come after a third of it.
 _FRESH = 5 / 6
-_GRACE = timedelta(milliseconds=ATTEMPT_DEADLINE_GRACE_MS)
+_GRACE = ATTEMPT_DEADLINE_GRACE_MS * MILLISECOND
 
 
 @dataclass(slots=True)
@@ -96,7 +95,7 @@ class Starts:
             return StaleAttempt("the attempt's lease has ended")
         queue = self.usage.queue(held.queue_id)
         if queue.row.paused:
-            return QueuePaused("the queue is paused", retry_after_ms=1_000)
+            return QueuePaused("the queue is paused", retry_after_ms=REFUSED_RETRY_AFTER_MS)
         if queue.starts_left(now) <= 0:
             return RateLimited("the queue's rate window is full", retry_after_ms=queue.window_left_ms(now))
         return None
@@ -130,18 +129,17 @@ def _lease_end(held: HeldRow, command: StartAttempt, cap: datetime | None, now: 
     The claim's own lease goes on while it is fresh: an index entry that needn't move. Otherwise a full one begins.
     """
     assert held.lease_expires_at is not None
-    fresh = held.lease_expires_at >= now + command.lease_ms * _FRESH * _MS
-    return capped(held.lease_expires_at if fresh else now + command.lease_ms * _MS, cap)
+    fresh = held.lease_expires_at >= now + command.lease_ms * _FRESH * MILLISECOND
+    return earlier(held.lease_expires_at if fresh else now + command.lease_ms * MILLISECOND, cap)
 
 
 def _attempt_deadline(held: HeldRow, now: datetime) -> datetime | None:
     """Return min(now + attempt timeout, total deadline), None without either."""
     if held.attempt_timeout_ms is None:
         return held.deadline_at
-    own = now + held.attempt_timeout_ms * _MS
-    return own if held.deadline_at is None else min(own, held.deadline_at)
+    return earlier(now + held.attempt_timeout_ms * MILLISECOND, held.deadline_at)
 
 
 def _started(expires_at: datetime, deadline_at: datetime | None, now: datetime) -> Started:
-    deadline_ms = None if deadline_at is None else max(0, (deadline_at - now) // _MS)
-    return Started(lease_ms=max(0, (expires_at - now) // _MS), deadline_ms=deadline_ms)
+    deadline_ms = None if deadline_at is None else ms_left(deadline_at, now)
+    return Started(lease_ms=ms_left(expires_at, now), deadline_ms=deadline_ms)

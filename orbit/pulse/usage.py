@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
+from orbit.domain.durations import MILLISECOND, ms_to_wait
 from orbit.domain.limits import RATE_WINDOW_MS
 from orbit.store.sql.applications import ApplicationRow, lock_application, update_application_usage
 from orbit.store.sql.queues import QueueRow, UsageValues, select_queues, update_usage
 from orbit.store.transaction import Read, Tx
 
-_WINDOW = timedelta(milliseconds=RATE_WINDOW_MS)
+_WINDOW = RATE_WINDOW_MS * MILLISECOND
 
 
 @dataclass(slots=True)
@@ -52,8 +53,7 @@ class QueueUse:
         """Return the rest of the window in milliseconds, at least 1."""
         if self.window_started_at is None:
             return 1
-        rest = self.window_started_at + _WINDOW - now
-        return max(1, -(-rest // timedelta(milliseconds=1)))
+        return max(1, ms_to_wait(self.window_started_at + _WINDOW, now))
 
     def count_start(self, now: datetime) -> None:
         if not self.window_open(now):

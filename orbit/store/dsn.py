@@ -27,9 +27,6 @@ class Dsn:
     tls: str | None = None
     tls_ca: str | None = None
 
-    def with_database(self, database: str) -> Dsn:
-        return replace(self, database=database)
-
     @property
     def tls_mode(self) -> str:
         if self.tls is not None:

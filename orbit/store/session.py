@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pymysql.err import MySQLError
 
 from orbit.domain.errors import InvariantViolation, OrbitError, OutcomeUnknown, Unavailable
+from orbit.domain.limits import SECOND_MS, UNKNOWN_COMMIT_RESOLVE_MS
 from orbit.store.connection import connect, drop
 from orbit.store.driver import DriverConnection
 from orbit.store.dsn import Dsn
@@ -22,8 +23,7 @@ Op = TypeVar("Op")
 
 CONTENTION_TRIES = 12
 CONTENTION_BUDGET_SECONDS = 8.0
-UNKNOWN_BUDGET_SECONDS = 10.0
-UNAVAILABLE_RETRY_MS = 1_000
+UNKNOWN_BUDGET_SECONDS = UNKNOWN_COMMIT_RESOLVE_MS / SECOND_MS
 
 
 @dataclass(slots=True)
@@ -155,14 +155,11 @@ class Session:
             self.stats.unknown_commits += 1
         if tries.unknown:
             if tries.elapsed() > UNKNOWN_BUDGET_SECONDS:
-                raise OutcomeUnknown(
-                    "the outcome is unknown; repeat with the original identity",
-                    retry_after_ms=UNAVAILABLE_RETRY_MS,
-                ) from error
+                raise OutcomeUnknown("the outcome is unknown; repeat with the original identity") from error
             _pause(0.05 * min(tries.lost, 10))
         elif tries.lost > 1:
             # One silent reconnect covers a connection that died while idle; beyond that the database is away.
-            raise Unavailable("the database is unavailable", retry_after_ms=UNAVAILABLE_RETRY_MS) from error
+            raise Unavailable("the database is unavailable") from error
 
     def _after_contention(self, error: MySQLError, tries: _Tries) -> None:
         number = error_number(error)
@@ -171,9 +168,7 @@ class Session:
         tries.contended += 1
         if tries.contended >= CONTENTION_TRIES or tries.elapsed() > CONTENTION_BUDGET_SECONDS:
             kind = OutcomeUnknown if tries.unknown else Unavailable
-            raise kind(
-                "the database is contended; repeat later", retry_after_ms=UNAVAILABLE_RETRY_MS
-            ) from error
+            raise kind("the database is contended; repeat later") from error
         _pause(0.002 * 2 ** min(tries.contended, 5))
 
     def _roll_back(self) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from orbit.domain import limits
 from orbit.domain.ids import id_text
 from orbit.domain.wire import format_time, uint64_text
 
@@ -85,6 +84,3 @@ def uint64_or_unset(value: int | None) -> str | UnsetType:
 
 def error_or_unset(code: str | None, message: str | None) -> ErrorPair | UnsetType:
     return UNSET if code is None else ErrorPair(code=code, message=message or "")
-
-
-DURATION_MAX = limits.TIMEOUT_MAX_MS
