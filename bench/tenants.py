@@ -14,6 +14,7 @@ from orbit.store.connection import connect
 from orbit.store.dsn import Dsn
 from orbit.store.session import Session
 from orbit.store.sql import provision as sql
+from orbit.store.sql.queue_admin import NewQueueRow
 from orbit.store.transaction import Tx
 
 # They belong to the installation and its living processes.
@@ -68,12 +69,12 @@ def make_tenant(session: Session) -> Tenant:
         sql.insert_namespace(tx, sql.NamespaceRow(namespace_id, application_id, "main", "bench", "ACTIVE"))
         sql.insert_queue(
             tx,
-            sql.NewQueue(
+            NewQueueRow(
                 queue_id=queue_id,
                 application_id=application_id,
                 namespace_id=namespace_id,
                 name="work",
-                paused=0,
+                paused=False,
                 max_concurrency=100_000,
                 rate_per_second=1_000_000,
                 max_unfinished_tasks=1_000_000,

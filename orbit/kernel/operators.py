@@ -13,6 +13,8 @@ from orbit.domain.ids import NO_ID, id_text, new_id
 from orbit.domain.permissions import parse_actions
 from orbit.domain.tokens import parse_token, same_digest
 from orbit.store.sql import provision as sql
+from orbit.store.sql.applications import lock_application
+from orbit.store.sql.audits import AuditRow, insert_audits
 from orbit.store.transaction import Tx
 
 
@@ -54,7 +56,7 @@ def set_quotas(
     Locks: the application. Raises: NotFound.
     """
     application_id = find_application(tx, name).application_id
-    sql.take_application(tx, application_id)
+    lock_application(tx, application_id)
     before = find_application(tx, name)
     after = before._replace(
         max_unfinished=before.max_unfinished if max_unfinished is None else max_unfinished,
@@ -84,7 +86,7 @@ def set_application_state(tx: Tx, name: str, *, enabled: bool, reason: str) -> b
     Locks: the application. Raises: NotFound.
     """
     application_id = find_application(tx, name).application_id
-    sql.take_application(tx, application_id)
+    lock_application(tx, application_id)
     state = "ACTIVE" if enabled else "DISABLED"
     if sql.select_application_state(tx, application_id) == state:
         return False
@@ -110,7 +112,7 @@ def create_credential(tx: Tx, command: CreateCredential) -> bool:
     """
     parse_actions(command.actions)
     application_id = find_application(tx, command.application).application_id
-    sql.take_application(tx, application_id)
+    lock_application(tx, application_id)
     namespace_id = _namespace_id(tx, application_id, command.namespace)
     credential_id, digest = _parsed(command.token)
     found = sql.select_credential(tx, credential_id)
@@ -148,7 +150,7 @@ def rotate_credential(tx: Tx, command: RotateCredential) -> bool:
     """
     credential_id, digest = _parsed(command.token)
     found = _credential(tx, credential_id)
-    sql.take_application(tx, found.application_id)
+    lock_application(tx, found.application_id)
     if sql.has_audit(tx, command.operation_id):
         return False
     if command.expires_at is not None and command.expires_at <= tx.now:
@@ -166,7 +168,7 @@ def revoke_credential(tx: Tx, credential_id: bytes, *, reason: str) -> bool:
     Locks: the application. Raises: NotFound.
     """
     found = _credential(tx, credential_id)
-    sql.take_application(tx, found.application_id)
+    lock_application(tx, found.application_id)
     if not sql.revoke_credential(tx, credential_id):
         return False
     ids = (found.application_id, found.namespace_id, credential_id)
@@ -214,7 +216,7 @@ def _write_audit(
 ) -> None:
     """`ids` are the application, the namespace (or NO_ID) and the resource."""
     application_id, namespace_id, resource_id = ids
-    row = sql.AuditRow(
+    row = AuditRow(
         audit_id=audit_id,
         application_id=application_id,
         namespace_id=namespace_id,
@@ -226,4 +228,4 @@ def _write_audit(
         details=json.dumps(details or {}),
         created_at=tx.now,
     )
-    sql.insert_audit(tx, row)
+    insert_audits(tx, [row])

@@ -12,6 +12,8 @@ from orbit.domain.keys import check_name
 from orbit.domain.permissions import parse_actions
 from orbit.domain.tokens import make_token, parse_token, same_digest
 from orbit.store.sql import provision as sql
+from orbit.store.sql.audits import AuditRow, insert_audits
+from orbit.store.sql.queue_admin import NewQueueRow
 from orbit.store.transaction import Tx
 
 INITIAL_CONCURRENCY = 100
@@ -90,9 +92,7 @@ def bootstrap(tx: Tx, command: Bootstrap, saved: Operation | None) -> tuple[Oper
         queue_id=queue_id,
     )
     if saved is not None and found != saved:
-        raise StateConflict(
-            "the file's ids belong to other names than those asked for, or to another database"
-        )
+        raise StateConflict(_OTHER_NAMES)
     return found, _find_or_make_credential(tx, command, found)
 
 
@@ -136,12 +136,12 @@ def _find_or_make_queue(
     found = sql.select_queue_id(tx, namespace_id, command.queue)
     if found is not None:
         return found
-    row = sql.NewQueue(
+    row = NewQueueRow(
         queue_id=queue_id,
         application_id=application_id,
         namespace_id=namespace_id,
         name=command.queue,
-        paused=0,
+        paused=False,
         max_concurrency=command.max_concurrency,
         rate_per_second=command.rate_per_second,
         max_unfinished_tasks=command.max_unfinished_tasks,
@@ -178,18 +178,18 @@ def _find_or_make_credential(tx: Tx, command: Bootstrap, operation: Operation) -
         created_at=tx.now,
     )
     sql.insert_credential(tx, credential, ())
-    sql.insert_audit(tx, _audit(tx, command, operation, actions))
+    insert_audits(tx, [_audit(tx, command, operation, actions)])
     return True
 
 
-def _audit(tx: Tx, command: Bootstrap, operation: Operation, actions: str) -> sql.AuditRow:
+def _audit(tx: Tx, command: Bootstrap, operation: Operation, actions: str) -> AuditRow:
     details = {
         "application": command.application,
         "namespace": command.namespace,
         "queue_id": id_text(operation.queue_id),
         "actions": actions,
     }
-    return sql.AuditRow(
+    return AuditRow(
         audit_id=operation.operation_id,
         application_id=operation.application_id,
         namespace_id=operation.namespace_id,

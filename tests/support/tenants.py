@@ -15,6 +15,8 @@ from orbit.kernel.caller import Token
 from orbit.store.dsn import Dsn
 from orbit.store.session import Session
 from orbit.store.sql import provision as sql
+from orbit.store.sql.applications import lock_application
+from orbit.store.sql.queue_admin import NewQueueRow
 from orbit.store.transaction import Tx
 
 EVERY_ACTION = frozenset(permissions.ACTIONS)
@@ -73,7 +75,7 @@ def make_namespace(session: Session, application_id: bytes) -> bytes:
     namespace_id = new_id()
 
     def work(tx: Tx) -> None:
-        sql.take_application(tx, application_id)
+        lock_application(tx, application_id)
         name = f"ns-{secrets.token_hex(6)}"
         sql.insert_namespace(tx, sql.NamespaceRow(namespace_id, application_id, name, "test", "ACTIVE"))
 
@@ -93,13 +95,13 @@ def make_queue(
     queue_id, bounds = new_id(), limits or QueueLimits()
 
     def work(tx: Tx) -> None:
-        sql.take_application(tx, application_id)
-        row = sql.NewQueue(
+        lock_application(tx, application_id)
+        row = NewQueueRow(
             queue_id=queue_id,
             application_id=application_id,
             namespace_id=namespace_id,
             name=name or f"queue-{secrets.token_hex(6)}",
-            paused=int(bounds.paused),
+            paused=bounds.paused,
             max_concurrency=bounds.max_concurrency,
             rate_per_second=bounds.rate_per_second,
             max_unfinished_tasks=bounds.max_unfinished_tasks,
@@ -125,7 +127,7 @@ def make_credential(
     credential_id, text, digest = make_token()
 
     def work(tx: Tx) -> None:
-        sql.take_application(tx, application_id)
+        lock_application(tx, application_id)
         row = sql.NewCredential(
             credential_id=credential_id,
             application_id=application_id,

@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from orbit.store.driver import Row
+from orbit.store.sql.events import StateEventRow, insert_state_events
+from orbit.store.sql.queue_admin import NewQueueRow, insert_queues
 from orbit.store.transaction import Rank, Tx
 
 
@@ -44,33 +46,6 @@ class NewCredential(NamedTuple):
     created_at: datetime
 
 
-class AuditRow(NamedTuple):
-    audit_id: bytes
-    application_id: bytes
-    namespace_id: bytes
-    credential_id: bytes | None
-    action: str
-    resource_kind: str
-    resource_id: bytes
-    reason: str
-    details: str
-    created_at: datetime
-
-
-class NewQueue(NamedTuple):
-    queue_id: bytes
-    application_id: bytes
-    namespace_id: bytes
-    name: str
-    paused: int
-    max_concurrency: int
-    rate_per_second: int
-    max_unfinished_tasks: int
-    revision: int
-    created_at: datetime
-    updated_at: datetime
-
-
 def enter_application(
     tx: Tx, application_id: bytes, name: str, *, max_unfinished: int, max_active: int
 ) -> bytes:
@@ -94,16 +69,6 @@ def enter_application(
     )
     tx.read_clock(tx.value("SELECT UTC_TIMESTAMP(6)"))
     return found
-
-
-def take_application(tx: Tx, application_id: bytes) -> None:
-    """Take an existing application's write lock; `tx.now` is read under it. Locks: its quota row (rank 1)."""
-    tx.enter(Rank.APPLICATION)
-    tx.execute(
-        "UPDATE application_quotas SET row_version = row_version + 1 WHERE application_id = %s",
-        (application_id,),
-    )
-    tx.read_clock(tx.value("SELECT UTC_TIMESTAMP(6)"))
 
 
 def select_application_state(tx: Tx, application_id: bytes) -> str | None:
@@ -175,20 +140,11 @@ def select_queue_id(tx: Tx, namespace_id: bytes, name: str) -> bytes | None:
     return found
 
 
-def insert_queue(tx: Tx, row: NewQueue) -> None:
+def insert_queue(tx: Tx, row: NewQueueRow) -> None:
     """Insert a queue with its usage and its first state event; the application lock is held."""
-    _insert(tx, "queues", NewQueue._fields, [row])
-    tx.execute(
-        "INSERT INTO queue_usage"
-        " (queue_id, active, leased_unstarted, unfinished, window_started_at, window_count, row_version)"
-        " VALUES (%s, 0, 0, 0, NULL, 0, 1)",
-        (row.queue_id,),
-    )
-    tx.execute(
-        "INSERT INTO state_events"
-        " (resource_id, revision, namespace_id, resource_kind, from_state, to_state, occurred_at)"
-        " VALUES (%s, 1, %s, 'queue', NULL, 'ACTIVE', %s)",
-        (row.queue_id, row.namespace_id, row.created_at),
+    insert_queues(tx, [row])
+    insert_state_events(
+        tx, [StateEventRow(row.queue_id, 1, row.namespace_id, "queue", None, "ACTIVE", row.created_at)]
     )
 
 
@@ -239,10 +195,6 @@ def replace_token(tx: Tx, credential_id: bytes, digest: bytes, expires_at: datet
 
 def has_audit(tx: Tx, audit_id: bytes) -> bool:
     return bool(tx.value("SELECT COUNT(*) FROM audits WHERE audit_id = %s", (audit_id,)))
-
-
-def insert_audit(tx: Tx, row: AuditRow) -> None:
-    _insert(tx, "audits", AuditRow._fields, [row])
 
 
 def _insert(tx: Tx, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
