@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from orbit.store.sql.batch import UpdateById
 from orbit.store.transaction import Rank, Tx
 
 
@@ -54,11 +55,20 @@ _TAKEN = """
 SELECT namespace_id, name FROM queues FORCE INDEX (uq_queues_namespace_id_name) WHERE (namespace_id, name) IN %s
 """
 
-_CONFIGURE = """
-UPDATE queues SET paused = %s, max_concurrency = %s, rate_per_second = %s, max_unfinished_tasks = %s,
-                  revision = %s, updated_at = %s
-WHERE queue_id = %s
-"""
+_CONFIGURE = UpdateById(
+    table="queues",
+    index="PRIMARY",
+    key="queue_id",
+    columns=(
+        "paused",
+        "max_concurrency",
+        "rate_per_second",
+        "max_unfinished_tasks",
+        "revision",
+        "updated_at",
+    ),
+    always="",
+)
 
 
 def select_queue_views(tx: Tx, queue_ids: Sequence[bytes]) -> dict[bytes, QueueAdminRow]:
@@ -106,9 +116,18 @@ def insert_queues(tx: Tx, queues: Sequence[NewQueueRow]) -> None:
 def update_queue_controls(tx: Tx, queues: Iterable[QueueAdminRow]) -> None:
     """Replace the control values and the revision of queues. Locks: the queues (rank 4, sorted)."""
     tx.enter(Rank.QUEUE)
-    for queue in sorted(queues):
-        values = (queue.paused, queue.max_concurrency, queue.rate_per_second, queue.max_unfinished_tasks)
-        tx.write(_CONFIGURE, (*values, queue.revision, tx.now, queue.queue_id))
+    controls = {
+        queue.queue_id: (
+            queue.paused,
+            queue.max_concurrency,
+            queue.rate_per_second,
+            queue.max_unfinished_tasks,
+            queue.revision,
+            tx.now,
+        )
+        for queue in queues
+    }
+    _CONFIGURE.run(tx, controls)
 
 
 def _view(row: Sequence[Any]) -> QueueAdminRow:
