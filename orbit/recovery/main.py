@@ -15,9 +15,6 @@ from orbit.runtime.logging import get_logger
 from orbit.runtime.process import Process, await_database, run_process
 from orbit.runtime.runner import Loop, run_loop
 
-# One for the beat, so that it never waits for work; one for the work. The reader finds candidates.
-WRITERS: Final = 2
-READERS: Final = 1
 # A transaction in hand is finished, whatever it waits for.
 DRAIN_SECONDS: Final = 15.0
 
@@ -30,21 +27,25 @@ def main() -> None:
 async def run_recovery(process: Process) -> None:
     """Run all loops until `process.stop` is set."""
     dsn = process.settings.need_dsn()
-    async with Database(dsn, writers=WRITERS, readers=READERS, name="recover", report=_report) as database:
-        if not await await_database(process, database):
+    # Two connections: the beat never waits for work.
+    async with (
+        Database(dsn, writers=1, readers=0, name="beat", report=_report) as beats,
+        Database(dsn, writers=1, readers=0, name="work", report=_report) as work,
+    ):
+        if not await await_database(process, work):
             return
         async with trio.open_nursery() as nursery:
-            for loop in recovery_loops(database, renew_ms=process.settings.renew_ms):
+            for loop in recovery_loops(work, beats, renew_ms=process.settings.renew_ms):
                 nursery.start_soon(run_loop, loop)
             process.ready()
             await process.stop.wait()
             nursery.cancel_scope.cancel()
 
 
-def recovery_loops(database: Database, *, renew_ms: int) -> list[Loop]:
-    """Return every loop of this process."""
-    beat = BeatLoop(database, renew_ms=renew_ms)
-    return [beat.loop(), ExpireLoop(database).loop(), *retire_loops(database)]
+def recovery_loops(work: Database, beats: Database, *, renew_ms: int) -> list[Loop]:
+    """Return every loop of this process; `beats` is for the recovery clock alone."""
+    beat = BeatLoop(beats, renew_ms=renew_ms)
+    return [beat.loop(), ExpireLoop(work).loop(), *retire_loops(work)]
 
 
 def _report(event: str, error: BaseException) -> None:

@@ -93,6 +93,7 @@ class _Crew:
 class Database:
     """Bounded access to one database: `writers` run transactions, `readers` run reads.
 
+    With no readers, a read is a transaction of a writer.
     Use as an async context manager; leaving it waits for the transactions in hand.
     """
 
@@ -101,22 +102,26 @@ class Database:
     ) -> None:
         options: dict[str, Any] = {} if report is None else {"report": report}
         self._writers = _Crew(f"{name}-write", [Session(dsn, **options) for _ in range(writers)])
-        self._readers = _Crew(f"{name}-read", [Reader(dsn, **options) for _ in range(readers)])
+        self._readers = self._writers
+        self._crews = [self._writers]
+        if readers:
+            self._readers = _Crew(f"{name}-read", [Reader(dsn, **options) for _ in range(readers)])
+            self._crews.append(self._readers)
 
     async def __aenter__(self) -> Self:
-        self._writers.start()
-        self._readers.start()
+        for crew in self._crews:
+            crew.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with trio.CancelScope(shield=True):
-            await self._writers.stop()
-            await self._readers.stop()
+            for crew in self._crews:
+                await crew.stop()
 
     async def read(self, work: Callable[[Tx], T]) -> T:
-        """Run reads on an autocommitting connection."""
+        """Run reads, on an autocommitting connection if there are readers."""
         return await self._readers.run(lambda session: session.run(work))
 
     async def write(self, work: Callable[[Tx], T]) -> T:

@@ -131,8 +131,11 @@ async def test_a_locked_application_delays_no_other(
         attempts.append(held)
     blocker = Session(own_dsn)
     lock = "UPDATE application_quotas SET row_version = row_version + 1 WHERE application_id = %s"
-    async with Database(own_dsn, writers=2, readers=1) as database:
-        beat, expire, *_ = recovery_loops(database, renew_ms=10_000)
+    async with (
+        Database(own_dsn, writers=1, readers=0) as beats,
+        Database(own_dsn, writers=1, readers=0) as work,
+    ):
+        beat, expire, *_ = recovery_loops(work, beats, renew_ms=10_000)
         add_dispatcher(own_session)
         end_grace(own_dsn)
 
