@@ -17,10 +17,12 @@ from werkzeug.exceptions import MethodNotAllowed as WrongMethod
 from werkzeug.routing import BaseConverter
 
 from orbit.api.access_log import AccessLog
+from orbit.api.caller import bearer_token
 from orbit.api.envelope import Reply, failed, plain
 from orbit.api.errors import failure_of, is_our_fault, unwrap
 from orbit.api.exchange import Direct, Exchange
 from orbit.api.openapi import describe
+from orbit.api.query import parse_query
 from orbit.api.route import Endpoint, Route
 from orbit.api.services import Services
 from orbit.domain.errors import MethodNotAllowed, NotFound, RequestError
@@ -94,7 +96,7 @@ class OrbitApi(QuartTrio):
     def _add(self, route: Route) -> None:
         if route.is_hot:
             self._hot[route.method.encode(), route.path.encode()] = route.endpoint
-        endpoint = route.endpoint
+        endpoint = route.endpoint if route.query or route.is_plain else _without_query(route.endpoint)
         self._add_view(route.method, route.rule, route.name, lambda exchange: self.call(endpoint, exchange))
 
     def _add_view(
@@ -121,6 +123,18 @@ class _Connection(TrioASGIHTTPConnection):
         await exchange.body.drain()
         await self._send_response(send, response)
         self.app.note(exchange, response.status_code, response.content_length or 0, started)
+
+
+def _without_query(endpoint: Endpoint) -> Endpoint:
+    """Refuse parameters for an endpoint that takes none: whoever sends them believes that they do something."""
+
+    async def checked(services: Services, exchange: Exchange) -> Reply:
+        if exchange.query:
+            await services.door.confirm(bearer_token(exchange))
+            parse_query(exchange.query, ())
+        return await endpoint(services, exchange)
+
+    return checked
 
 
 def failure_reply(exchange: Exchange, error: BaseException) -> Reply:

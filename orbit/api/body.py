@@ -99,6 +99,7 @@ class StreamedBody:
         with trio.move_on_after(DRAIN_SECONDS), suppress(InvalidArgument):
             while not self._is_complete:
                 await self._next()
+        self._is_complete = True  # or given up: the answer doesn't wait a second time
 
     async def _next(self) -> bytes:
         message = await self._receive()

@@ -77,6 +77,9 @@ def up(*, home: Path | None, port: int | None, dispatch_port: int | None, reset:
         _fail(error.message)
     except DriverError as error:
         _fail(describe(error))
+    except OSError as error:
+        # A home that is no directory, read-only or full; the traceback would say no more.
+        _fail(f"{error.filename or settings.home}: {error.strerror or error}")
 
 
 def _run(settings: Settings, *, reset: bool, as_json: bool) -> None:

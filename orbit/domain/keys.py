@@ -20,6 +20,7 @@ NO_KEY: Final = bytes(DIGEST_BYTES)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]+")
+_NOT_IN_CODES = re.compile(r"[^\x20-\x7e]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -100,8 +101,8 @@ def clean_text(text: str, max_bytes: int) -> str:
 
 
 def clean_error_code(text: str) -> str:
-    """Return an error code of 1 to 64 characters that can be stored; a blank one becomes `ERROR`."""
-    return _SURROGATE.sub("\ufffd", text)[: limits.ERROR_CODE_MAX_CHARS] if text.strip() else "ERROR"
+    """Return an error code of 1 to 64 printable ASCII characters, `_` for others; a blank one becomes `ERROR`."""
+    return _NOT_IN_CODES.sub("_", text[: limits.ERROR_CODE_MAX_CHARS]) if text.strip() else "ERROR"
 
 
 def clean_error_message(text: str) -> str:

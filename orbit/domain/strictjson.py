@@ -53,24 +53,31 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def decode(raw: bytes, type_: type[T], *, depth: int = limits.JSON_MAX_DEPTH, root: str = "body") -> T:
+def decode(
+    raw: bytes, type_: type[T], *, depth: int = limits.JSON_MAX_DEPTH, around: int = 0, root: str = "body"
+) -> T:
     """Decode one JSON value of `type_`; InvalidArgument names the field's path, or `root`.
+
+    `around` is the number of levels that `type_` itself puts around its `Raw` fields, which may be `depth` deep.
 
     `Raw` fields of the result share `raw`'s memory: copy those that outlive the request (`bytes(field)`).
     """
-    value: T = _decode(raw, type_, depth, root)
+    value: T = _decode(raw, type_, depth, root, around)
     return value
 
 
-def decode_frames(raw: bytes | str, message: Any, *, depth: int = limits.JSON_MAX_DEPTH) -> Sequence[Any]:
+def decode_frames(
+    raw: bytes | str, message: Any, *, depth: int = limits.JSON_MAX_DEPTH, around: int = 0
+) -> Sequence[Any]:
     """Decode a worker frame, one message object or an array of 1 to 64, into a list of messages.
 
-    `message` is the union of tagged Structs (`tag_field="type"`). Each message may be `depth` levels deep.
+    `message` is the union of tagged Structs (`tag_field="type"`). Each message may be `depth` levels deep, beside
+    the `around` levels that it puts around its `Raw` fields.
     """
     data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
     if data.lstrip(b" \t\r\n")[:1] != b"[":
-        return [_decode(data, message, depth, "frame")]
-    messages: list[Any] = _decode(data, _list_of(message), depth + 1, "frame")
+        return [_decode(data, message, depth, "frame", around)]
+    messages: list[Any] = _decode(data, _list_of(message), depth, "frame", around + 1)
     if not 1 <= len(messages) <= limits.FRAME_MAX_MESSAGES:
         raise InvalidArgument(f"must hold 1 to {limits.FRAME_MAX_MESSAGES} messages", field="frame")
     return messages
@@ -86,13 +93,13 @@ def check(raw: bytes, *, depth: int = limits.JSON_MAX_DEPTH, root: str = "body")
     _decode(raw, msgspec.Raw, depth, root)
 
 
-def _decode(raw: bytes, type_: Any, depth: int, root: str) -> Any:
+def _decode(raw: bytes, type_: Any, depth: int, root: str, around: int = 0) -> Any:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
         field = jsonfaults.top_field(raw, error.start)
         raise jsonfaults.refusal(field, "not valid UTF-8", root) from None
-    _check_depth(raw, depth, root)
+    _check_depth(raw, depth, root, around)
     if b"\\u" in raw:
         _check_surrogates(raw, root)
     try:
@@ -109,11 +116,11 @@ def _decode(raw: bytes, type_: Any, depth: int, root: str) -> Any:
     return value
 
 
-def _check_depth(raw: bytes, depth: int, root: str) -> None:
-    if raw.count(b"[") + raw.count(b"{") <= depth:
+def _check_depth(raw: bytes, depth: int, root: str, around: int) -> None:
+    if raw.count(b"[") + raw.count(b"{") <= depth + around:
         return
     brackets = _outside_strings(raw).translate(_ONE_KIND, _NOT_BRACKETS)
-    for _ in range(depth):
+    for _ in range(depth + around):
         # Each round takes the innermost level of every nest away, at C speed.
         inner = brackets.replace(b"[]", b"")
         if not inner:
@@ -121,7 +128,7 @@ def _check_depth(raw: bytes, depth: int, root: str) -> None:
         if len(inner) == len(brackets):
             break
         brackets = inner
-    at = jsonfaults.too_deep_at(raw, depth)
+    at = jsonfaults.too_deep_at(raw, depth + around)
     if at < len(raw):
         raise jsonfaults.refusal(jsonfaults.top_field(raw, at), f"nested deeper than {depth} levels", root)
     # Unbalanced but shallow: the decoder says better what is wrong.

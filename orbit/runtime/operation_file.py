@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from orbit.domain.errors import StateConflict
+
+FILE_MAX_BYTES: Final = 64 * 1024
 
 T = TypeVar("T")
 
@@ -18,11 +21,13 @@ def read_operation_file(path: Path, kind: type[T]) -> T | None:
     """Return what the file says, None where there is no file.
 
     Raises:
-        StateConflict: the file holds something else; it is left alone.
+        StateConflict: the file holds something else, or is none; it is left alone.
     """
     try:
-        data = path.read_bytes()
+        data = _read_regular(path)
     except FileNotFoundError:
+        if path.is_symlink():
+            raise StateConflict(f"{path} is a link to a file that doesn't exist") from None
         return None
     except OSError as error:
         raise StateConflict(f"{path} can't be read: {error.strerror}") from None
@@ -50,8 +55,20 @@ def write_operation_file(path: Path, operation: msgspec.Struct) -> None:
             os.fsync(file.fileno())
         os.link(temporary, path)
         _sync_directory(path.parent)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise StateConflict(f"{path} can't be written: {error.strerror}") from None
     finally:
         Path(temporary).unlink(missing_ok=True)
+
+
+def _read_regular(path: Path) -> bytes:
+    """Read a file that has an end: a FIFO would keep its reader waiting, a device feed it for ever."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise StateConflict(f"{path} is not a regular file")
+        return file.read(FILE_MAX_BYTES)
 
 
 def _sync_directory(path: Path) -> None:

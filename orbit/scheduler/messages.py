@@ -240,7 +240,7 @@ def decode_frame(frame: str | bytes) -> Sequence[Any]:
     data = frame.encode()
     if len(data) > limits.FRAME_MAX_BYTES:
         raise InvalidArgument(f"must have at most {limits.FRAME_MAX_BYTES} bytes", field="frame")
-    return strictjson.decode_frames(data, Request)
+    return strictjson.decode_frames(data, Request, around=1)
 
 
 def encode_frame(messages: Sequence[Sent]) -> str:

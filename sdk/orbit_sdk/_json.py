@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
+
+DEPTH_MAX: Final = 64
 
 _DECODER: Final = msgspec.json.Decoder(Any, float_hook=Decimal)
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -25,6 +28,44 @@ def encode(value: Any) -> bytes:
     if type(value) is Raw:
         return bytes(value)
     return _ENCODER.encode(value)
+
+
+def check_document(document: bytes) -> None:
+    """Refuse what the server takes for a breach of protocol, whatever else its message carries.
+
+    Raises: ValueError for bytes that aren't strict JSON: a repeated name, NaN, half of a surrogate pair, more than
+    64 levels. Raw, Decimal and mappings whose keys become the same text can hold such.
+    """
+    value = _SCAN(document.decode())
+    if b"\\u" in document:
+        json.dumps(value, ensure_ascii=False).encode()
+    if document.count(b"[") + document.count(b"{") > DEPTH_MAX and _depth_of(value) > DEPTH_MAX:
+        raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is repeated in an object")
+    return found
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+# Numbers stay text: Python's own limit on digits is none of JSON.
+_SCAN: Final = json.JSONDecoder(
+    object_pairs_hook=_refuse_repeated, parse_int=str, parse_float=str, parse_constant=_refuse_constant
+).decode
+
+
+def _depth_of(value: Any) -> int:
+    depth, layer = 0, [value]
+    while layer := [inner for inner in layer if isinstance(inner, (dict, list))]:
+        depth += 1
+        layer = [each for inner in layer for each in (inner.values() if isinstance(inner, dict) else inner)]
+    return depth
 
 
 def time_text(value: datetime | str) -> str:

@@ -10,7 +10,7 @@ import trio
 from msgspec import Raw
 
 from orbit_sdk._errors import OrbitError
-from orbit_sdk._json import encode
+from orbit_sdk._json import check_document, encode
 
 ERROR_CODE_MAX_CHARS: Final = 64
 ERROR_MESSAGE_MAX_BYTES: Final = 4096
@@ -88,12 +88,12 @@ def outcome_of_value(value: Any, *, effect: str | None, limit: int = OUTPUT_MAX_
         return SUCCEEDED_WITHOUT_OUTPUT
     try:
         output = encode(value)
-        output.decode()
+        if len(output) > limit:
+            text = f"the output has {len(output)} bytes, the limit is {limit}"
+            return unusable_output("OUTPUT_TOO_LARGE", text, effect=effect)
+        check_document(output)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         return unusable_output("OUTPUT_INVALID", f"the output is not JSON: {exc}", effect=effect)
-    if len(output) > limit:
-        text = f"the output has {len(output)} bytes, the limit is {limit}"
-        return unusable_output("OUTPUT_TOO_LARGE", text, effect=effect)
     return Outcome(SUCCEEDED, Raw(output))
 
 

@@ -168,6 +168,21 @@ def test_a_taken_port_is_one_clear_line(home: Path) -> None:
     assert not (home / "credentials.json").exists()
 
 
+def test_a_home_that_cant_be_is_one_clear_line(tmp_path: Path) -> None:
+    """Below a file, read-only or full: the system's word for it, no traceback."""
+    (tmp_path / "file").touch()
+    done = subprocess.run(
+        command("up", "--home", str(tmp_path / "file" / "home")),
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("error: ")
+    assert "Not a directory" in done.stderr
+
+
 def test_reset_never_touches_a_given_database(home: Path) -> None:
     """With ORBIT_MYSQL_DSN set, --reset is refused as wrong usage."""
     done = subprocess.run(

@@ -83,7 +83,7 @@ def parse_batch(token: Token, body: bytes) -> list[SubmitTask | OrbitError]:
 
     Raises: InvalidArgument for a body that isn't strict JSON, holds no or too many items, or a key twice.
     """
-    items = [_decode_item(raw) for raw in decode(body, _Items).items]
+    items = [_decode_item(raw) for raw in decode(body, _Items, around=3).items]
     _refuse_repeated_keys(items)
     return [_build(token, item) if isinstance(item, BatchItem) else item for item in items]
 

@@ -88,7 +88,7 @@ def parse_submit(token: Token, idempotency_key: str, body: bytes) -> SubmitTask:
 
     Raises: InvalidArgument naming the field; PayloadTooLarge.
     """
-    return build_submit(token, idempotency_key, decode(body, SubmitBody))
+    return build_submit(token, idempotency_key, decode(body, SubmitBody, around=1))
 
 
 def build_submit(token: Token, idempotency_key: str, shape: SubmitBody) -> SubmitTask:

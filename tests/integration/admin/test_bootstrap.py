@@ -166,6 +166,21 @@ def test_an_existing_file_of_something_else_is_left_alone(
     assert session.run(lambda tx: counted(tx, command.application))["credentials"] == 0
 
 
+@pytest.mark.parametrize("kind", ["FIFO", "device", "dangling link"])
+def test_what_is_no_file_is_refused_at_once(
+    session: Session, command: Bootstrap, tmp_path: Path, kind: str
+) -> None:
+    """A FIFO that nobody writes to, a device without end: nobody waits for them, and nothing is made."""
+    path = tmp_path / "c.json"
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero" if kind == "device" else tmp_path / "nowhere")
+    with pytest.raises(StateConflict):
+        run_bootstrap(session, command, path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["c.json"]
+
+
 def test_a_file_of_other_names_is_refused(session: Session, command: Bootstrap, tmp_path: Path) -> None:
     """A file isn't mistaken for the credential of another application, namespace or queue."""
     path = tmp_path / "c.json"

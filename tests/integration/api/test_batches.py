@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from orbit.domain.ids import new_id
@@ -90,3 +91,12 @@ async def test_a_caller_without_the_right_is_refused_as_a_whole(
     assert (await send(api, "nonsense", item(tenant, "a"))).status == 401
     broken = await api.post("/v1/tasks:batch", tenant, b'{"items": [')
     assert (broken.status, broken.code) == (400, "INVALID_ARGUMENT")
+
+
+async def test_a_payload_may_be_as_deep_in_a_batch_as_alone(api: Api, tenant: Tenant) -> None:
+    """64 levels of its own, whatever stands around it."""
+    deep = json.loads("[" * 64 + "]" * 64)
+    assert (await api.submit(tenant, "a", payload=deep)).status == 201
+    assert outcomes(await send(api, tenant, item(tenant, "a", payload=deep))) == ["DUPLICATE"]
+    assert (await api.submit(tenant, "b", payload=[deep])).field == "payload"
+    assert (await send(api, tenant, item(tenant, "b", payload=[deep]))).status == 400

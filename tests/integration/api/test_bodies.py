@@ -147,3 +147,23 @@ async def test_four_byte_characters_everywhere(api: Api, tenant: Tenant) -> None
     read = (await api.get(f"/v1/tasks/{task_id}", tenant)).data
     assert (read["business_key"], read["concurrency_key"], read["payload"]) == (face, face, {face: face})
     assert (await api.post(f"/v1/tasks/{task_id}:cancel", tenant, {"reason": face}, key="c")).status == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/dispatchers", "/v1/queues/{queue}", "/v1/tasks/{task}", "/v1/tasks/{task}/attempts/1"]
+)
+async def test_parameters_that_a_read_doesnt_take_are_refused(api: Api, tenant: Tenant, path: str) -> None:
+    """As strict as bodies: whoever sends one believes that it does something. Strangers learn nothing."""
+    task = (await api.submit(tenant, "k")).data["task"]["id"]
+    target = path.format(queue=tenant.queue_id.hex(), task=task) + "?fields=id"
+    refused = await api.get(target, tenant)
+    assert (refused.status, refused.field) == (400, "fields")
+    assert (await api.get(target, "orbit_" + "0" * 32 + "_" + "0" * 64)).status == 401
+
+
+async def test_parameters_that_a_command_doesnt_take_are_refused(api: Api, tenant: Tenant) -> None:
+    """Nothing of the command happens."""
+    refused = await api.post("/v1/tasks?dry_run=1", tenant, submit_body(tenant), key="k")
+    assert (refused.status, refused.field) == (400, "dry_run")
+    queue = await api.get(f"/v1/queues/{tenant.queue_id.hex()}", tenant)
+    assert queue.data["unfinished_tasks"] == "0"

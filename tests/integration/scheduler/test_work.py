@@ -295,3 +295,36 @@ def hint(pulse: Pulse, kind: HintKind) -> None:
             address = parse_address(row.hint_address or "")
             if address is not None:
                 sender.sendto(data, address)
+
+
+async def test_whatever_a_worker_calls_its_failure_is_recorded(
+    service: Service, tenant: Tenant, pulse: Pulse
+) -> None:
+    """A code outside of ASCII, too long, or of control characters must not cost the outcome."""
+    codes = ["", "é", "\x00\n", "\U0001f600" * 100]
+    pulse.submit_many(len(codes))
+    async with connected(service.url, tenant) as worker:
+        await worker.welcome(capacity=len(codes))
+        for code in codes:
+            assignment = await worker.next("task.assign")
+            await worker.start(assignment)
+            error = {"code": code, "message": "\x00\U0001f600" * 5_000}
+            recorded = await worker.finish(assignment, "FAILED", error=error)
+            assert (recorded["type"], recorded["task_state"]) == ("recorded", "FAILED")
+
+
+async def test_an_output_may_be_64_levels_deep(service: Service, tenant: Tenant, pulse: Pulse) -> None:
+    """Counted by itself, in a frame of one message and in an array; one level more breaks the protocol."""
+    pulse.submit_many(3)
+    deep = json.loads("[" * 64 + "]" * 64)
+    async with connected(service.url, tenant) as worker:
+        await worker.welcome(capacity=3)
+        first, second, third = await worker.many("task.assign", 3)
+        for assignment in (first, second, third):
+            await worker.start(assignment)
+        assert (await worker.finish(first, output=deep))["type"] == "recorded"
+        result = {"type": "result", "id": "r2", "outcome": "SUCCEEDED", "output": deep, **ref(second)}
+        await worker.send(result, {"type": "renew", "id": "r3", "attempts": []})
+        assert (await worker.reply("r2"))["type"] == "recorded"
+        await worker.send({**result, "id": "r4", "output": [deep], **ref(third)})
+        assert (await worker.closing(5.0)).code == 1008

@@ -148,7 +148,11 @@ def test_a_cleaned_text_can_always_be_stored(text: str, limit: int) -> None:
 def test_an_error_code_is_never_empty() -> None:
     assert keys.clean_error_code("  ") == "ERROR"
     assert keys.clean_error_code("x" * 70) == "x" * 64
-    assert keys.clean_error_code("\ud800") == "\ufffd"
+
+
+def test_an_error_code_is_ascii_as_its_column() -> None:
+    assert keys.clean_error_code("\ud800\x00é\U0001f600 A-1") == "____ A-1"
+    assert keys.clean_error_code("\U0001f600" * 70) == "_" * 64
 
 
 def test_digests_are_those_of_the_schema() -> None:

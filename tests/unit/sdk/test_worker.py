@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from orbit_sdk import APIError, Execution, Fail, ProtocolError, Retry, SessionRefused, Unknown, Worker
+from orbit_sdk import APIError, Execution, Fail, ProtocolError, Raw, Retry, SessionRefused, Unknown, Worker
 from tests.unit.sdk.peer import QUEUE_ID, Peer, PeerServer, assignment, open_peer_server
 
 Run = Callable[..., Any]
@@ -423,6 +423,40 @@ async def test_unusable_outputs_end_the_task() -> None:
     assert (await outcome_of(large))["error"]["code"] == "OUTPUT_TOO_LARGE"
     result = await outcome_of(strange, effect="ONCE")
     assert (result["outcome"], result["error"]["code"]) == ("UNKNOWN", "OUTPUT_INVALID")
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        Raw(b""),
+        Raw(b"{not json"),
+        Raw(b"NaN"),
+        Raw(b'{"a":1,"\\u0061":2}'),
+        Raw(b'["\\ud800"]'),
+        Raw(b"\xff"),
+        Raw(b"[" * 65 + b"]" * 65),
+        Raw(b'{"a":' * 5_000 + b"1" + b"}" * 5_000),
+        {1: "a", "1": "b"},
+        "\ud800",
+    ],
+)
+async def test_an_output_that_breaks_the_protocol_is_never_sent(output: object) -> None:
+    """The server would end the connection for it, again after each reconnect, and with it all other attempts."""
+
+    async def handler(e: Execution[Any]) -> object:
+        return output
+
+    assert (await outcome_of(handler))["error"]["code"] == "OUTPUT_INVALID"
+
+
+async def test_outputs_within_the_protocol_are_sent_as_they_are() -> None:
+    """64 levels, brackets in texts, pairs of surrogates, long numbers."""
+    deep = "[" * 63 + '"]}[{\\ud83d\\ude00"' + "," + "9" * 4_000 + "]" * 63
+
+    async def handler(e: Execution[Any]) -> object:
+        return Raw(deep.encode())
+
+    assert (await outcome_of(handler))["outcome"] == "SUCCEEDED"
 
 
 def test_registrations_are_checked() -> None:
