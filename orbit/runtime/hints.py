@@ -33,10 +33,11 @@ Address = tuple[str, int]
 
 
 class HintKind(IntEnum):
-    """What was committed."""
+    """What was committed: new tasks, a cancel that a worker must learn of, or room: permits, keys, limits."""
 
     SUBMIT = 1
     CANCEL = 2
+    RELEASE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +95,14 @@ class HintSender:
     """Sends hints to all live dispatchers without ever blocking or failing its caller.
 
     `run` must run beside it: it keeps the addresses fresh while hints are sent (a read each 2 s) and sends what
-    gathered since the event loop last came round, once per kind and application.
+    gathered since the event loop last came round, once per kind and application, at most each `pace_seconds`.
+    `own` is an address that needs none.
     """
 
-    def __init__(self, database: Reads) -> None:
+    def __init__(self, database: Reads, *, own: str = "", pace_seconds: float = 0.0) -> None:
         self._database = database
+        self._own = own
+        self._pace_seconds = pace_seconds
         self._addresses: list[Address] = []
         self._pending: set[Hint] = set()
         self._wake = trio.Event()
@@ -123,6 +127,8 @@ class HintSender:
                         self._refreshing = True
                         # Sent again with the fresh addresses: after an idle time the old ones may all be gone.
                         nursery.start_soon(self._refresh, hints)
+                    if self._pace_seconds:
+                        await trio.sleep(self._pace_seconds)
 
     async def _refresh(self, hints: set[Hint]) -> None:
         try:
@@ -132,7 +138,9 @@ class HintSender:
         finally:
             self._refreshed_at = trio.current_time()
             self._refreshing = False
-        parsed = (parse_address(row.hint_address) for row in rows if row.hint_address)
+        parsed = (
+            parse_address(row.hint_address) for row in rows if row.hint_address not in (None, "", self._own)
+        )
         fresh = [address for address in parsed if address is not None]
         if set(fresh) - set(self._addresses):
             self._pending |= hints

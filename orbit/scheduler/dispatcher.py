@@ -24,7 +24,8 @@ from orbit.scheduler.ticks import Ticks
 class Dispatcher:
     """The sessions and applications of this process.
 
-    `run` must run beside the connections; `on_room` is called when a pool that a tick didn't claim for may have work.
+    `run` must run beside the connections. `probe_soon` is called when a pool that a tick didn't claim for may have
+    work, `tell_release` with the application for which a tick may have given permits and keys back.
     """
 
     def __init__(self, databases: Databases, *, dispatcher_id: bytes, lease_ms: int, renew_ms: int) -> None:
@@ -34,6 +35,7 @@ class Dispatcher:
         self.ended: list[bytes] = []
         self.is_stopping = False
         self.probe_soon: Callable[[], None] = lambda: None
+        self.tell_release: Callable[[bytes], None] = lambda _: None
         self._lease_ms = lease_ms
         self._renew_ms = renew_ms
         self._workers: dict[bytes, WorkerSession] = {}
@@ -95,6 +97,17 @@ class Dispatcher:
                 found.wake(now)
                 if not all(claims):
                     self.probe_soon()
+
+    def hint_release(self, application: bytes) -> None:
+        """Take a hint that permits and keys of an application came back elsewhere: look whether a pool here can claim.
+
+        It comes with every result of a busy neighbour, so it costs a probe shared with others, not a transaction.
+        """
+        for found in self.applications.values():
+            if found.application_id.startswith(application) and any(
+                pool.has_room() for pool in found.pools.values()
+            ):
+                self.probe_soon()
 
     def leave(self, session: WorkerSession) -> None:
         """Forget a session whose connection has ended; its leases go on until they end by themselves."""
@@ -197,9 +210,12 @@ class Dispatcher:
         application.wake(trio.current_time())
 
     def _after_tick(self, application: Application, tick: Tick) -> None:
-        """Look soon for other pools: what this tick released (a key, a permit) may be theirs to claim."""
+        """Look soon for other pools, here and elsewhere: what this tick released (a key, a permit) may be theirs."""
+        if not tick.releases:
+            return
+        self.tell_release(application.application_id)
         claimed = [pool for pool in application.pools.values() if pool in tick.origins]
-        if tick.releases and len(claimed) < len(application.pools):
+        if len(claimed) < len(application.pools):
             self.probe_soon()
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import trio
 
 from orbit.domain.errors import OrbitError
 from orbit.domain.ids import new_id
-from orbit.runtime.hints import HintKind, HintReceiver
+from orbit.runtime.hints import HintKind, HintReceiver, HintSender
 from orbit.runtime.logging import get_logger
 from orbit.runtime.runner import run_loop
 from orbit.runtime.settings import Settings
@@ -28,6 +29,8 @@ CLOSE_SECONDS: Final = 5.0
 LEAVE_SECONDS: Final = 2.0
 STOP_SECONDS: Final = ANSWER_SECONDS + CLOSE_SECONDS + 2 * LEAVE_SECONDS
 POLL_SECONDS: Final = 0.02
+# Results come by the thousand; a neighbour that waits for a key or a permit hears of them this often.
+RELEASE_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,9 @@ class _Parts:
         self.presence = Presence(dispatcher, control, url=url, hint_address=hints.address)
         self._checks = SessionChecks(dispatcher, control)
         self._cancels = Cancels(dispatcher, control)
+        self._releases = HintSender(control, own=hints.address, pace_seconds=RELEASE_SECONDS)
         dispatcher.probe_soon = self.prober.soon
+        dispatcher.tell_release = partial(self._releases.send, HintKind.RELEASE)
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -99,6 +104,7 @@ class _Parts:
             nursery.start_soon(self._dispatcher.run)
             nursery.start_soon(self.prober.run)
             nursery.start_soon(self._cancels.run)
+            nursery.start_soon(self._releases.run)
             nursery.start_soon(self._hear)
             for loop in (self._checks.loop(), *self.presence.loops()):
                 nursery.start_soon(run_loop, loop)
@@ -124,6 +130,8 @@ class _Parts:
                 async for hint in self._hints:
                     if hint.kind is HintKind.CANCEL:
                         self._cancels.hint(hint.application)
+                    elif hint.kind is HintKind.RELEASE:
+                        self._dispatcher.hint_release(hint.application)
                     else:
                         self._dispatcher.hint(hint.application)
             except OSError as error:

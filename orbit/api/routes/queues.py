@@ -26,6 +26,7 @@ from orbit.domain.keys import check_name
 from orbit.domain.permissions import QUEUES_MANAGE, QUEUES_READ
 from orbit.pulse.commands import QueueAnswer
 from orbit.pulse.queries import ListQueues, read_queue, read_queues
+from orbit.runtime.hints import HintKind
 
 
 async def create_queue(services: Services, exchange: Exchange) -> Reply:
@@ -40,6 +41,8 @@ async def configure_queue(services: Services, exchange: Exchange) -> Reply:
         services, exchange, lambda token, key, body: parse_configure(token, key, queue_id, body)
     )
     answer: QueueAnswer = await services.queue_configurations.run(application_id, command)
+    if not answer.deduplicated:
+        services.hints.send(HintKind.RELEASE, application_id)
     return success(exchange.request_id, 200, render_written(answer))
 
 

@@ -52,6 +52,8 @@ async def cancel_task(services: Services, exchange: Exchange) -> Reply:
     answer: TaskAnswer = await services.cancels.run(application_id, command)
     if answer.intent:
         services.hints.send(HintKind.CANCEL, application_id)
+    elif not answer.deduplicated:
+        services.hints.send(HintKind.RELEASE, application_id)
     return success(exchange.request_id, 200, render_written(answer))
 
 

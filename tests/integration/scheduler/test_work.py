@@ -6,6 +6,7 @@ import itertools
 import json
 import socket
 
+import pytest
 import trio
 
 from orbit.domain.ids import id_text
@@ -13,8 +14,9 @@ from orbit.runtime.hints import Hint, HintKind, application_hash, encode_hint, p
 from orbit.scheduler.service import Service
 from orbit.store.session import Session
 from orbit.store.sql.dispatcher_lists import select_live_dispatchers
+from tests.integration.scheduler.conftest import MakeService
 from tests.support.frames import connected, ref
-from tests.support.pulse import Pulse
+from tests.support.pulse import HANDLER, Pulse
 from tests.support.tenants import QueueLimits, Tenant, TenantMaker
 
 
@@ -233,6 +235,32 @@ async def test_a_hot_key_is_handed_over(service: Service, tenant: Tenant, pulse:
     assert tokens == sorted(set(tokens))
     rows = sorted(pulse.rows("attempts", namespace_id=tenant.namespace_id), key=lambda row: row.leased_at)
     assert all(later.leased_at == earlier.ended_at for earlier, later in itertools.pairwise(rows))
+
+
+async def test_a_key_freed_on_one_dispatcher_is_told_to_the_others(
+    make_service: MakeService, tenant: Tenant, pulse: Pulse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a result gives back may be another dispatcher's to claim: it hears of it, and takes the key."""
+    pulse.submit(concurrency_key="shared")
+    async with make_service() as one, make_service() as two, connected(one.url, tenant) as first:
+        await first.welcome(capacity=1)
+        held = await first.next("task.assign")
+        await first.start(held)
+        pulse.submit(concurrency_key="shared", handler="other")
+        async with connected(two.url, tenant) as second:
+            await second.welcome(handlers=[{"name": "other", "version": HANDLER[1]}])
+            await second.none("task.assign", 0.8)
+            heard = []
+            take = two.dispatcher.hint_release
+
+            def hear(application: bytes) -> None:
+                heard.append(application)
+                take(application)
+
+            monkeypatch.setattr(two.dispatcher, "hint_release", hear)
+            await first.finish(held)
+            await second.next("task.assign")
+            assert heard == [application_hash(tenant.application_id)]
 
 
 async def test_a_worker_without_keys_gets_keyless_tasks_only(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -106,6 +107,44 @@ async def test_what_is_sent_together_arrives_once_per_application_and_kind() -> 
         assert registry.reads == 1
         nursery.cancel_scope.cancel()
     receiver.close()
+
+
+async def test_a_paced_sender_tells_others_only_and_gathers_what_comes_meanwhile(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
+    ):
+        for peer in (own, other):
+            peer.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{peer.getsockname()[1]}" for peer in (own, other)]
+        sender = HintSender(Registry(*addresses), own=addresses[0], pace_seconds=0.5)
+        application_id = new_id()
+        hint = encode_hint(Hint(HintKind.RELEASE, application_id[:8]))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sender.run)
+            sender.send(HintKind.RELEASE, application_id)
+            await trio.sleep(0.6)
+            for _ in range(4):
+                sender.send(HintKind.RELEASE, application_id)
+                await trio.sleep(0.1)
+            await trio.sleep(1.0)
+            nursery.cancel_scope.cancel()
+        heard = received(other)
+        assert 2 <= len(heard) <= 3
+        assert set(heard) == {hint}
+        assert received(own) == []
+
+
+def received(peer: socket.socket) -> list[bytes]:
+    """Return the datagrams that have arrived so far."""
+    peer.setblocking(False)
+    found: list[bytes] = []
+    with suppress(BlockingIOError):
+        while True:
+            found.append(peer.recv(64))
+    return found
 
 
 async def test_noise_is_passed_over() -> None:
