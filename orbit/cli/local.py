@@ -13,6 +13,7 @@ import httpcore
 import msgspec
 import trio
 
+from orbit.cli.watch import kept_running
 from orbit.domain.permissions import ACTIONS
 from orbit.kernel.provision import Bootstrap
 from orbit.localdb.instance import create, find
@@ -66,7 +67,7 @@ def credentials_file(home: Path) -> Path:
 def running_database(
     home: Path, given: Dsn | None, say: Say, *, lifetime: Lifetime = Lifetime.SUPERVISED
 ) -> Iterator[Dsn]:
-    """Run the home's private database for the block; a given one is used as it is.
+    """Run the home's private database for the block, again when it ends by itself; a given one is used as it is.
 
     Raises:
         LocalDatabaseError: no server can be had, or it doesn't start.
@@ -78,7 +79,8 @@ def running_database(
     say(f"starting {instance.flavour.value} {'.'.join(map(str, instance.version))} in {database_home(home)}")
     try:
         instance.start(lifetime)
-        yield instance.dsn()
+        with kept_running(instance, say):
+            yield instance.dsn()
     finally:
         instance.stop()
 

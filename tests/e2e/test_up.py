@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import httpcore
 import pytest
 import trio
 
+from orbit.localdb.instance import find
 from orbit_sdk import Client, Queue, SubmitTask
 from tests.support.orbit_up import Up, clean_environment, command, orbit_up, prepare_home, start_of
 
@@ -38,6 +40,14 @@ def asked(up: Up, question: Callable[[Client], Awaitable[T]]) -> T:
             return await question(client)
 
     return trio.run(ask)
+
+
+def is_ready(up: Up) -> bool:
+    """Whether the API reaches its database."""
+    try:
+        return httpcore.request("GET", f"{up.ready['url']}/readyz").status == 200
+    except (httpcore.NetworkError, httpcore.TimeoutException):
+        return False
 
 
 async def default_queue(client: Client) -> Queue:
@@ -135,6 +145,17 @@ def test_a_crashed_process_is_started_again(home: Path) -> None:
         )
         assert second.returncode == 1
         assert f"orbit up already runs in {home} (process {up.process.pid})" in second.stderr
+
+
+def test_a_crashed_database_is_started_again(home: Path) -> None:
+    """Nobody has to notice that the system killed it: the same data is back, and the processes find it."""
+    with orbit_up(home) as up:
+        task_id = submitted(up)
+        find(home / "database").kill()
+        eventually(lambda: "orbit    | the database has ended; it is started again" in up.log)
+        eventually(lambda: is_ready(up))
+        assert state_of(up, task_id) == "WAITING"
+        assert up.stop() == 0
 
 
 def test_reset_starts_afresh(home: Path) -> None:
