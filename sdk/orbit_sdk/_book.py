@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import count
 
+from orbit_sdk._frames import encode_frame
 from orbit_sdk._held import Held, Phase
-from orbit_sdk._messages import ClientMessage, Decline, Result, Start, encode_frame
+from orbit_sdk._messages import ClientMessage, Decline, Result, Start
 
 
 class Book:

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from orbit_sdk._connection import Connection, open_connection
 from orbit_sdk._errors import ConnectionLost, ProtocolError, SessionRefused
+from orbit_sdk._frames import decode_frame, encode_frame
 from orbit_sdk._messages import (
     Assign,
     AttemptRef,
@@ -33,8 +34,6 @@ from orbit_sdk._messages import (
     ServerMessage,
     Start,
     Welcome,
-    decode_frame,
-    encode_frame,
 )
 
 SDK_NAME = "orbit-python-session/0.1.0"

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from orbit_sdk._book import Book
 from orbit_sdk._errors import ProtocolError, SessionRefused
+from orbit_sdk._frames import decode_frame
 from orbit_sdk._held import (
     Action,
     AskCancel,
@@ -47,7 +48,6 @@ from orbit_sdk._messages import (
     Start,
     Started,
     Welcome,
-    decode_frame,
     parse_token,
 )
 from orbit_sdk._outcomes import OUTPUT_MAX_BYTES, Outcome
