@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orbit.domain.digest import receipt_id
 from orbit.domain.errors import NotFound, PermissionDenied
 from orbit.domain.permissions import Scope
 
@@ -25,6 +26,10 @@ class Caller:
     namespace_id: bytes
     actions: frozenset[str]
     scope: Scope
+
+    def identity(self, action: str, idempotency_key: str) -> bytes:
+        """Return the 32-byte identity of this caller's command: the primary key of its receipt."""
+        return receipt_id(self.application_id, self.namespace_id, action, idempotency_key)
 
     def require(self, action: str) -> None:
         """Raise `PermissionDenied` unless the action was granted explicitly."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from orbit.domain.digest import command_digest, receipt_id
+from orbit.domain.digest import command_digest
 from orbit.domain.errors import NotFound, OrbitError, StateConflict
 from orbit.domain.ids import new_id
 from orbit.domain.permissions import TASKS_CANCEL
 from orbit.domain.states import TERMINAL, AttemptState, TaskState
 from orbit.domain.wire import format_time, parse_time
 from orbit.kernel.caller import Caller, Token
-from orbit.kernel.idempotency import replayed
+from orbit.kernel.idempotency import read_receipts, replayed
 from orbit.kernel.identity import read_callers
 from orbit.pulse.commands import CancelTask, TaskAnswer
 from orbit.pulse.endings import Ending
@@ -24,7 +24,7 @@ from orbit.pulse.usage import Usage, lock_usage
 from orbit.pulse.waiting import WaitingEnd, end_waiting
 from orbit.store.sql.attempts import HeldRow, select_live_of_tasks
 from orbit.store.sql.audits import AuditRow, insert_audits
-from orbit.store.sql.receipts import ReceiptRow, insert_receipts, select_receipts
+from orbit.store.sql.receipts import ReceiptRow, insert_receipts
 from orbit.store.sql.tasks import TaskRow, select_tasks, update_cancel_intent
 from orbit.store.transaction import Tx
 
@@ -67,7 +67,7 @@ class _Batch:
         caller = self.callers[command.token]
         if isinstance(caller, OrbitError):
             raise caller
-        identity, digest = _identity(caller, command), _digest(command)
+        identity, digest = caller.identity(TASKS_CANCEL, command.idempotency_key), _digest(command)
         receipt = replayed(self.receipts.get(identity), digest)
         caller.require(TASKS_CANCEL)
         task = self.tasks.get(command.task_id)
@@ -165,9 +165,6 @@ def cancel_tasks(
     """Cancel tasks of one application (02-pulse, the state table). Locks: the application (rank 1) and what it ends."""
     usage, _ = lock_usage(tx, application_id)
     callers = read_callers(tx, [command.token for command in commands])
-    identities = [
-        _identity(c, command) for command in commands if isinstance(c := callers[command.token], Caller)
-    ]
     tasks = select_tasks(tx, sorted({command.task_id for command in commands}))
     mine = {task_id: task for task_id, task in tasks.items() if task.application_id == application_id}
     leased = [task_id for task_id, task in mine.items() if task.state == TaskState.LEASED]
@@ -176,17 +173,13 @@ def cancel_tasks(
         tx,
         usage,
         callers,
-        select_receipts(tx, sorted(set(identities))),
+        read_receipts(tx, callers, commands, TASKS_CANCEL),
         mine,
         select_live_of_tasks(tx, leased),
     )
     outcomes = [batch.cancel(command) for command in commands]
     batch.flush()
     return outcomes
-
-
-def _identity(caller: Caller, command: CancelTask) -> bytes:
-    return receipt_id(caller.application_id, caller.namespace_id, TASKS_CANCEL, command.idempotency_key)
 
 
 def _digest(command: CancelTask) -> bytes:

@@ -12,6 +12,7 @@ from orbit.domain.durations import MILLISECOND, earlier
 from orbit.domain.errors import OrbitError
 from orbit.domain.keys import NO_KEY, handler_digest, lane_id
 from orbit.domain.limits import UINT64_MAX
+from orbit.domain.permissions import WORKERS_CONSUME
 from orbit.domain.states import TaskState
 from orbit.pulse.assignments import assignment_of, resent
 from orbit.pulse.commands import Assignment, Claimed, ClaimTasks, Seat
@@ -67,7 +68,7 @@ def claim(tx: Tx, usage: Usage, fences: dict[bytes, FenceRow], command: ClaimTas
 
 
 def _may_consume(fence: FenceRow | None) -> bool:
-    return fence is not None and bool(fence.valid) and "workers:consume" in fence.actions.split()
+    return fence is not None and bool(fence.valid) and WORKERS_CONSUME in fence.actions.split()
 
 
 def _sources(tx: Tx, usage: Usage, command: ClaimTasks, wanted: int) -> list[LaneSource]:

@@ -7,19 +7,19 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from orbit.domain.digest import command_digest, receipt_id
+from orbit.domain.digest import command_digest
 from orbit.domain.errors import InvariantViolation, OrbitError
 from orbit.domain.ids import new_id
 from orbit.domain.limits import RECEIPT_BODY_MAX_BYTES
 from orbit.domain.permissions import QUEUES_MANAGE
 from orbit.kernel.caller import Caller
-from orbit.kernel.idempotency import replayed
+from orbit.kernel.idempotency import read_receipts, replayed
 from orbit.kernel.identity import read_callers
 from orbit.pulse.commands import ConfigureQueue, CreateQueue, QueueAnswer
 from orbit.pulse.views import QueueView
 from orbit.store.sql.audits import AuditRow, insert_audits
 from orbit.store.sql.events import StateEventRow, insert_state_events
-from orbit.store.sql.receipts import ReceiptRow, insert_receipts, select_receipts
+from orbit.store.sql.receipts import ReceiptRow, insert_receipts
 from orbit.store.transaction import Tx
 
 _KIND: Final = "queue"
@@ -41,9 +41,7 @@ class QueueLedger:
         self._application_id = application_id
         found = read_callers(tx, [command.token for command in commands])
         self.callers = [self._of_application(found[command.token]) for command in commands]
-        pairs = zip(self.callers, commands, strict=True)
-        identities = {_identity(caller, command) for caller, command in pairs if isinstance(caller, Caller)}
-        self._known = select_receipts(tx, sorted(identities))
+        self._known = read_receipts(tx, found, commands, QUEUES_MANAGE)
         self._receipts: list[ReceiptRow] = []
         self._events: list[StateEventRow] = []
         self._audits: list[AuditRow] = []
@@ -95,7 +93,7 @@ class QueueLedger:
     ) -> QueueAnswer:
         if isinstance(caller, OrbitError):
             raise caller
-        identity, digest = _identity(caller, command), _digest(command)
+        identity, digest = caller.identity(QUEUES_MANAGE, command.idempotency_key), _digest(command)
         receipt = replayed(self._known.get(identity), digest)
         caller.require(QUEUES_MANAGE)
         if receipt is not None:
@@ -119,10 +117,6 @@ class QueueLedger:
         if isinstance(caller, Caller) and caller.application_id != self._application_id:
             return InvariantViolation("a command was routed to another application")
         return caller
-
-
-def _identity(caller: Caller, command: AnyCommand) -> bytes:
-    return receipt_id(caller.application_id, caller.namespace_id, QUEUES_MANAGE, command.idempotency_key)
 
 
 def _digest(command: AnyCommand) -> bytes:

@@ -145,13 +145,24 @@ def _open(
     elif worker.session_id != command.session_id:
         worker = worker._replace(session_id=command.session_id, generation=worker.generation + 1)
     known[identity] = worker
-    rows[identity] = SessionRow(
+    rows[identity] = _row(tx, caller, command, worker)
+    return SessionOpened(
+        session_id=worker.session_id,
+        worker_ref=worker.worker_ref,
+        generation=worker.generation,
+        application_id=caller.application_id,
+        namespace_id=caller.namespace_id,
+    )
+
+
+def _row(tx: Tx, caller: Caller, command: OpenSession, worker: WorkerRow) -> SessionRow:
+    return SessionRow(
         worker_ref=worker.worker_ref,
         application_id=caller.application_id,
         namespace_id=caller.namespace_id,
         credential_id=caller.credential_id,
         worker_id=command.worker_id,
-        registration_digest=digest,
+        registration_digest=worker.registration_digest,
         session_id=worker.session_id,
         generation=worker.generation,
         dispatcher_id=command.dispatcher_id,
@@ -160,11 +171,4 @@ def _open(
         capacity=command.capacity,
         concurrency_keys=command.concurrency_keys,
         connected_at=tx.now,
-    )
-    return SessionOpened(
-        session_id=worker.session_id,
-        worker_ref=worker.worker_ref,
-        generation=worker.generation,
-        application_id=caller.application_id,
-        namespace_id=caller.namespace_id,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from orbit.domain.digest import command_digest, receipt_id
+from orbit.domain.digest import command_digest
 from orbit.domain.errors import (
     InvalidArgument,
     NotFound,
@@ -22,7 +22,7 @@ from orbit.domain.retry import RetryPolicy
 from orbit.domain.states import Backoff, TaskState
 from orbit.domain.wire import format_time
 from orbit.kernel.caller import Caller, Token
-from orbit.kernel.idempotency import replayed
+from orbit.kernel.idempotency import read_receipts, replayed
 from orbit.kernel.identity import credentials_of, judge_callers
 from orbit.pulse.commands import SubmitTask, TaskAnswer
 from orbit.pulse.endings import unstarted_deadline
@@ -31,7 +31,7 @@ from orbit.pulse.snapshots import accepted_view
 from orbit.pulse.usage import Usage, lock_usage
 from orbit.store.sql.lanes import add_ready
 from orbit.store.sql.queues import read_queues
-from orbit.store.sql.receipts import ReceiptRow, insert_receipts, select_receipts
+from orbit.store.sql.receipts import ReceiptRow, insert_receipts
 from orbit.store.sql.tasks import TaskRow, insert_tasks, select_tasks
 from orbit.store.transaction import Tx
 
@@ -64,7 +64,7 @@ class _Batch:
         caller = self.callers[command.token]
         if isinstance(caller, OrbitError):
             raise caller
-        identity, digest = _identity(caller, command), submit_digest(command)
+        identity, digest = caller.identity(TASKS_SUBMIT, command.idempotency_key), submit_digest(command)
         receipt = replayed(self.receipts.get(identity), digest)
         caller.require(TASKS_SUBMIT)
         if receipt is not None:
@@ -127,14 +127,7 @@ def submit_tasks(
     )
     usage.know(queues)
     callers = judge_callers(tx, tokens, credentials)
-    identities = sorted(
-        {
-            _identity(caller, command)
-            for command in commands
-            if isinstance(caller := callers[command.token], Caller)
-        }
-    )
-    receipts = select_receipts(tx, identities)
+    receipts = read_receipts(tx, callers, commands, TASKS_SUBMIT)
     stored = select_tasks(tx, sorted(receipt.resource_id for receipt in receipts.values()))
     batch = _Batch(tx, usage, callers, receipts, stored)
     outcomes = [batch.submit(command) for command in commands]
@@ -196,10 +189,6 @@ def _times(command: SubmitTask, now: datetime) -> _Times:
             raise InvalidArgument("is too far ahead", field="start_deadline_at")
     deadline_at = None if command.timeout_ms is None else now + timedelta(milliseconds=command.timeout_ms)
     return _Times(available_at=available_at, deadline_at=deadline_at)
-
-
-def _identity(caller: Caller, command: SubmitTask) -> bytes:
-    return receipt_id(caller.application_id, caller.namespace_id, TASKS_SUBMIT, command.idempotency_key)
 
 
 def _row(caller: Caller, command: SubmitTask, identity: bytes, times: _Times, now: datetime) -> TaskRow:

@@ -25,9 +25,9 @@ from orbit.pulse.finish import end_reports
 from orbit.pulse.promote import promote
 from orbit.pulse.settle import Results, settle
 from orbit.pulse.start import Starts, start_attempts
-from orbit.pulse.usage import lock_usage
-from orbit.store.sql.attempts import read_held
-from orbit.store.sql.fences import read_fences
+from orbit.pulse.usage import Usage, lock_usage
+from orbit.store.sql.attempts import HeldRow, read_held
+from orbit.store.sql.fences import FenceRow, read_fences
 from orbit.store.sql.queues import read_queues, read_queues_of
 from orbit.store.transaction import Tx
 
@@ -48,17 +48,7 @@ def tick(
 
     named = {command.attempt_id for _, command in ends} | {command.attempt_id for _, command in starts}
     offered = {queue_id for _, command in claims for queue_id in command.queue_ids}
-    usage, (fences, named_rows, queues) = lock_usage(
-        tx,
-        application_id,
-        read_fences(_sessions(operations)),
-        read_held(sorted(named)),
-        # A pool's claims name the queues of its attempts too, as a rule; what is missing is read on its own.
-        read_queues(sorted(offered)) if offered else read_queues_of(sorted(named)),
-    )
-    held = {key: row for key, row in named_rows.items() if row.application_id == application_id}
-    usage.know(queues)
-    usage.load(row.queue_id for row in held.values())
+    usage, fences, held = _lock(tx, application_id, _sessions(operations), sorted(named), sorted(offered))
     results = Results()
     outcomes: dict[int, TickOutcome | OrbitError] = {}
 
@@ -81,6 +71,28 @@ def tick(
     usage.flush()
     results.flush(tx)
     return [outcomes[index] for index in range(len(operations))]
+
+
+def _lock(
+    tx: Tx,
+    application_id: bytes,
+    session_ids: Sequence[bytes],
+    attempt_ids: Sequence[bytes],
+    queue_ids: Sequence[bytes],
+) -> tuple[Usage, dict[bytes, FenceRow], dict[bytes, HeldRow]]:
+    """Take the application's write lock and read under it, in one round trip, what the operations are judged on."""
+    usage, (fences, named, queues) = lock_usage(
+        tx,
+        application_id,
+        read_fences(session_ids),
+        read_held(attempt_ids),
+        # A pool's claims name the queues of its attempts too, as a rule; what is missing is read on its own.
+        read_queues(queue_ids) if queue_ids else read_queues_of(attempt_ids),
+    )
+    held = {key: row for key, row in named.items() if row.application_id == application_id}
+    usage.know(queues)
+    usage.load(row.queue_id for row in held.values())
+    return usage, fences, held
 
 
 def _pick(operations: Sequence[TickOperation], kind: type[Kind]) -> _Indexed[Kind]:

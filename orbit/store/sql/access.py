@@ -24,13 +24,18 @@ class CredentialRow(NamedTuple):
     namespace_state: str
 
 
-_SELECT_CREDENTIALS = """
-SELECT c.credential_id, c.application_id, c.namespace_id, c.token_digest, c.actions, c.all_queues, c.state,
-       c.expires_at, a.state, n.state
-FROM credentials c
+# A `CredentialRow` of the credential `c`, joined with its application and namespace.
+CREDENTIAL_COLUMNS = """
+c.credential_id, c.application_id, c.namespace_id, c.token_digest, c.actions, c.all_queues, c.state, c.expires_at,
+a.state, n.state
+"""
+CREDENTIAL_JOINS = """
 JOIN applications a ON a.application_id = c.application_id
 JOIN namespaces n ON n.namespace_id = c.namespace_id
-WHERE c.credential_id IN %s
+"""
+
+_SELECT_CREDENTIALS = f"""
+SELECT {CREDENTIAL_COLUMNS} FROM credentials c {CREDENTIAL_JOINS} WHERE c.credential_id IN %s
 """
 
 

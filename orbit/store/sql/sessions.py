@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from orbit.store.sql.access import CredentialRow
+from orbit.store.sql.access import CREDENTIAL_COLUMNS, CREDENTIAL_JOINS, CredentialRow
 from orbit.store.transaction import Tx
 
 
@@ -60,13 +60,9 @@ UPDATE worker_sessions FORCE INDEX (uq_worker_sessions_session_id) SET ended_at 
 WHERE session_id IN %s AND ended_at IS NULL
 """
 
-_SELECT_SESSION_CREDENTIALS = """
-SELECT s.session_id, c.credential_id, c.application_id, c.namespace_id, c.token_digest, c.actions, c.all_queues,
-       c.state, c.expires_at, a.state, n.state
-FROM worker_sessions s
-JOIN credentials c ON c.credential_id = s.credential_id
-JOIN applications a ON a.application_id = c.application_id
-JOIN namespaces n ON n.namespace_id = c.namespace_id
+_SELECT_SESSION_CREDENTIALS = f"""
+SELECT s.session_id, {CREDENTIAL_COLUMNS}
+FROM worker_sessions s JOIN credentials c ON c.credential_id = s.credential_id {CREDENTIAL_JOINS}
 WHERE s.session_id IN %s
 """
 
