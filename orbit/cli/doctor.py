@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
-import httpcore
+import trio
 
 from orbit.cli.local import database_home
 from orbit.cli.places import server_url
@@ -22,6 +22,7 @@ from orbit.store.schema import SchemaMismatch, require_schema
 from orbit.store.server import read_server, unsupported
 from orbit.store.session import Reader
 from orbit.store.transaction import Tx
+from orbit_sdk import APIError, Client, TransportError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +84,21 @@ def examine_database(dsn: Dsn) -> Iterator[Finding]:
 def examine_api(url: str) -> Finding:
     """Check that the API serves."""
     try:
-        status = httpcore.request("GET", f"{url}/readyz").status
-    except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
-        text = f"{url} doesn't answer ({type(error).__name__}); start `orbit up`, or set ORBIT_URL"
+        trio.run(_check_ready, url)
+    except TransportError as error:
+        text = f"{url} doesn't answer ({error}); start `orbit up`, or set ORBIT_URL"
         return Finding(check="api", state="warning", text=text)
-    if status != 200:
-        return Finding(
-            check="api", state="problem", text=f"{url}/readyz answers {status}; see the log of orbit-api"
-        )
+    except APIError as error:
+        text = f"{url}/readyz answers {error.status}; see the log of orbit-api"
+        return Finding(check="api", state="problem", text=text)
+    except ValueError as error:
+        return Finding(check="api", state="problem", text=f"ORBIT_URL: {error}")
     return Finding(check="api", state="ok", text=f"{url} is ready")
+
+
+async def _check_ready(url: str) -> None:
+    async with Client(url) as client:
+        await client.check_ready()
 
 
 def _database(settings: Settings) -> Dsn | Finding:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import httpcore
-import msgspec
 import trio
 
 from orbit.cli.watch import kept_running
@@ -23,6 +21,7 @@ from orbit.runtime.setting_values import Address
 from orbit.store.dsn import Dsn
 from orbit.store.migrations import upgrade
 from orbit.store.session import Session
+from orbit_sdk import APIError, Client, TransportError
 
 Say = Callable[[str], None]
 
@@ -124,40 +123,24 @@ async def wait_ready(local: Local) -> None:
     """
     seen = "the API doesn't answer"
     with trio.move_on_after(READY_SECONDS):
-        async with httpcore.AsyncConnectionPool() as pool:
+        async with Client(local.url, local.token) as client:
             while True:
-                seen = await _look(pool, local)
+                seen = await _look(client, local.worker_url)
                 if not seen:
                     return
                 await trio.sleep(POLL_SECONDS)
     raise NotReady(f"not ready after {READY_SECONDS:g} s: {seen}; see the log")
 
 
-async def _look(pool: httpcore.AsyncConnectionPool, local: Local) -> str:
+async def _look(client: Client, worker_url: str) -> str:
     """Return what is still missing, an empty text when all is well."""
-    authorization = [("Authorization", f"Bearer {local.token}")]
     try:
-        answer = await pool.request("GET", f"{local.url}/readyz")
-        if answer.status != 200:
-            return f"/readyz answers {answer.status}"
-        answer = await pool.request("GET", f"{local.url}/v1/dispatchers", headers=authorization)
-    except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
+        await client.check_ready()
+        found = await client.list_dispatchers()
+    except TransportError:
         return "the API doesn't answer"
-    if answer.status != 200:
-        return f"/v1/dispatchers answers {answer.status}"
-    found = msgspec.json.decode(answer.content, type=_Dispatchers).data.dispatchers
-    if not any(dispatcher.url == local.worker_url for dispatcher in found):
+    except APIError as error:
+        return f"the API answers {error}"
+    if not any(dispatcher.url == worker_url for dispatcher in found):
         return "no dispatcher has registered"
     return ""
-
-
-class _Dispatcher(msgspec.Struct):
-    url: str
-
-
-class _DispatcherList(msgspec.Struct):
-    dispatchers: list[_Dispatcher]
-
-
-class _Dispatchers(msgspec.Struct):
-    data: _DispatcherList

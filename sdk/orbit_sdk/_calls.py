@@ -28,11 +28,9 @@ class Calls:
             raise ValueError("a token is visible ASCII")
         self._transport = transport
         self._prefix = prefix
-        self._headers = [
-            (b"Host", authority.encode("ascii")),
-            (b"Authorization", b"Bearer " + token.encode("ascii")),
-            (b"Accept", b"application/json"),
-        ]
+        self._headers = [(b"Host", authority.encode("ascii")), (b"Accept", b"application/json")]
+        if token:
+            self._headers.append((b"Authorization", b"Bearer " + token.encode("ascii")))
 
     async def read(
         self, path: str, decoder: msgspec.json.Decoder[T], query: Mapping[str, str] | None = None

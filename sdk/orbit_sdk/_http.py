@@ -1,29 +1,24 @@
-"""The HTTP transport: a pool of keep-alive connections on trio."""
+"""The HTTP transport: httpcore's connections on trio, the idle ones kept here."""
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+import httpcore
 import trio
 
 from orbit_sdk._errors import OutcomeUnknown, TransportError
-from orbit_sdk._http1 import BadResponse, ResponseReader, encode_request
+from orbit_sdk._stream import ExchangeStream
 
-RECEIVE_BYTES: Final = 65_536
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
 # Servers close idle connections after about five seconds; leaving first avoids writing into a closing one.
 IDLE_SECONDS: Final = 4.0
-_FAILURES: Final = (
-    OSError,
-    trio.TooSlowError,
-    trio.BrokenResourceError,
-    trio.ClosedResourceError,
-    BadResponse,
-)
+_TARGET: Final = re.compile(r"/[!-~]*")
+_FAILURES: Final = (trio.TooSlowError, httpcore.NetworkError, httpcore.ProtocolError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,39 +77,6 @@ class Origin:
         return host if self.port == (443 if self.is_tls else 80) else f"{host}:{self.port}"
 
 
-class _Connection:
-    """One keep-alive connection."""
-
-    __slots__ = ("_reader", "_socket", "_stream", "idle_since")
-
-    def __init__(self, stream: trio.abc.Stream, socket: trio.socket.SocketType) -> None:
-        self._stream = stream
-        self._socket = socket
-        self._reader = ResponseReader(partial(stream.receive_some, RECEIVE_BYTES))
-        self.idle_since = 0.0
-
-    async def exchange(self, head_and_body: bytes) -> Response:
-        """Send one request and read its whole response."""
-        reader = self._reader
-        reader.can_continue = False
-        await self._stream.send_all(head_and_body)
-        body = await reader.read()
-        return Response(status=reader.status, headers=reader.headers, body=body)
-
-    @property
-    def is_reusable(self) -> bool:
-        """Whether the last exchange ended cleanly and the server did not announce the end."""
-        return self._reader.can_continue
-
-    def is_stale(self, now: float) -> bool:
-        """Whether it idled too long, or the server has closed it or spoken out of turn."""
-        return now - self.idle_since > IDLE_SECONDS or self._socket.is_readable()
-
-    def close(self) -> None:
-        """Close at once, without farewell."""
-        self._socket.close()
-
-
 class PooledTransport:
     """Keep-alive connections to one origin, the most recently used first; callers beyond `size` wait their turn."""
 
@@ -126,29 +88,29 @@ class PooledTransport:
         timeout_seconds: float = 30.0,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        self._origin = origin
+        scheme, host = b"https" if origin.is_tls else b"http", origin.host.encode("ascii")
+        self._origin = httpcore.Origin(scheme, host, origin.port)
         self._timeout_seconds = timeout_seconds
-        self._ssl_context = ssl_context
-        self._idle: list[_Connection] = []
+        self._ssl_context = (ssl_context or ssl.create_default_context()) if origin.is_tls else None
+        self._backend = httpcore.TrioBackend()
+        self._idle: list[httpcore.AsyncHTTP11Connection] = []
         self._slots = trio.Semaphore(size)
         self._is_closed = False
 
     async def send(self, request: Request) -> Response:
         """Exchange one request; the timeout covers the wait for a connection too. See `Transport.send`."""
-        data = encode_request(request.method, request.target, request.headers, request.body)
-        connection: _Connection | None = None
+        message = self._encode(request)
+        connection: httpcore.AsyncHTTP11Connection | None = None
         try:
             with trio.fail_after(self._timeout_seconds):
-                await self._take_slot()
-                try:
-                    connection = self._take_idle() or await self._connect()
-                    return await connection.exchange(data)
-                finally:
-                    self._give_back(connection)
-                    self._slots.release()
+                async with self._slots:
+                    connection = await self._take_idle() or await self._connect()
+                    try:
+                        return await _exchange(connection, message)
+                    finally:
+                        await self._give_back(connection)
         except _FAILURES as exc:
-            cause = "timed out" if isinstance(exc, trio.TooSlowError) else f"{type(exc).__name__}: {exc}"
-            text = f"{request.method} {request.target.partition('?')[0]}: {cause}"
+            text = f"{request.method} {request.target.partition('?')[0]}: {_describe(exc)}"
             if connection is not None and request.is_write:
                 raise OutcomeUnknown(text) from exc
             raise TransportError(text) from exc
@@ -157,46 +119,68 @@ class PooledTransport:
         """Close the idle connections; those in use close when their exchange ends."""
         self._is_closed = True
         while self._idle:
-            self._idle.pop().close()
-        await trio.lowlevel.checkpoint()
+            await self._idle.pop().aclose()
 
-    async def _take_slot(self) -> None:
-        try:
-            self._slots.acquire_nowait()
-        except trio.WouldBlock:
-            await self._slots.acquire()
+    def _encode(self, request: Request) -> httpcore.Request:
+        if not _TARGET.fullmatch(request.target):
+            raise ValueError(f"not a request target: {request.target!r}")
+        origin = self._origin
+        url = httpcore.URL(scheme=origin.scheme, host=origin.host, port=origin.port, target=request.target)
+        return httpcore.Request(request.method, url, headers=request.headers, content=request.body)
 
-    def _take_idle(self) -> _Connection | None:
-        now = trio.current_time()
+    async def _take_idle(self) -> httpcore.AsyncHTTP11Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            if not connection.is_stale(now):
+            if not connection.has_expired():
                 return connection
-            connection.close()
+            await connection.aclose()
         return None
 
-    def _give_back(self, connection: _Connection | None) -> None:
-        if connection is None:
-            return
-        if not self._is_closed and connection.is_reusable:
-            connection.idle_since = trio.current_time()
+    async def _give_back(self, connection: httpcore.AsyncHTTP11Connection) -> None:
+        """Keep it if its exchange ended cleanly and the server did not announce the end."""
+        if connection.is_available() and not self._is_closed:
             self._idle.append(connection)
         else:
-            connection.close()
+            await connection.aclose()
 
-    async def _connect(self) -> _Connection:
+    async def _connect(self) -> httpcore.AsyncHTTP11Connection:
         if self._is_closed:
             raise TransportError("the client is closed")
-        origin = self._origin
         with trio.fail_after(CONNECT_TIMEOUT_SECONDS):
-            stream = await trio.open_tcp_stream(origin.host, origin.port)
-            if not origin.is_tls:
-                return _Connection(stream, stream.socket)
-            context = self._ssl_context or ssl.create_default_context()
-            secured = trio.SSLStream(stream, context, server_hostname=origin.host, https_compatible=True)
-            try:
-                await secured.do_handshake()
-            except BaseException:
-                stream.socket.close()
-                raise
-            return _Connection(secured, stream.socket)
+            stream = await self._open_stream()
+        return httpcore.AsyncHTTP11Connection(
+            self._origin, ExchangeStream(stream), keepalive_expiry=IDLE_SECONDS
+        )
+
+    async def _open_stream(self) -> httpcore.AsyncNetworkStream:
+        host = self._origin.host.decode("ascii")
+        stream = await self._backend.connect_tcp(host, self._origin.port)
+        if self._ssl_context is None:
+            return stream
+        try:
+            return await stream.start_tls(self._ssl_context, host)
+        except BaseException:
+            await stream.aclose()
+            raise
+
+
+async def _exchange(connection: httpcore.AsyncHTTP11Connection, message: httpcore.Request) -> Response:
+    """Send one request and read its whole response."""
+    response = await connection.handle_async_request(message)
+    body = await response.aread()
+    await response.aclose()
+    headers: dict[bytes, bytes] = {}
+    for name, value in response.headers:
+        key = name.lower()
+        headers[key] = headers[key] + b", " + value if key in headers else value
+    return Response(status=response.status, headers=headers, body=body)
+
+
+def _describe(failure: Exception) -> str:
+    """Name a failure in the words of the nearest cause that has any."""
+    if isinstance(failure, trio.TooSlowError):
+        return "timed out"
+    cause: BaseException = failure
+    while not str(cause) and cause.__cause__ is not None:
+        cause = cause.__cause__
+    return f"{type(failure).__name__}: {cause}"

@@ -146,6 +146,13 @@ async def test_a_submit_sends_its_fields_key_and_credential(
     assert result.task.created_at == datetime(2026, 1, 31, 8, 0, 0, 1, tzinfo=UTC)
 
 
+async def test_without_a_token_no_credential_is_sent(transport: ScriptedTransport) -> None:
+    """An empty one would be a malformed header."""
+    transport.answer({})
+    await Client("http://orbit.test", transport=transport).check_ready()
+    assert [name for name, _ in transport.last.headers] == [b"Host", b"Accept"]
+
+
 async def test_raw_payloads_and_outputs_keep_every_byte(client: Client, transport: ScriptedTransport) -> None:
     """C33: number text, key order and white space survive in both directions."""
     document = (
