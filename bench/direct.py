@@ -16,12 +16,11 @@ from orbit.pulse.commands import (
     Claimed,
     ClaimTasks,
     FinishAttempt,
-    HandlerOffer,
-    OpenSession,
     Seat,
     StartAttempt,
     TickOperation,
 )
+from orbit.pulse.session_commands import HandlerOffer, OpenSession
 from orbit.pulse.sessions import open_sessions
 from orbit.pulse.tick import tick
 from orbit.store.session import Session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,7 +35,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(500, "INTERNAL", INTERNAL_MESSAGE)
     headers: tuple[Header, ...] = ()
     if error.status in {429, 503}:
-        headers = ((b"retry-after", b"%d" % _seconds(error.retry_after_ms)),)
+        headers = ((b"retry-after", b"%d" % error.retry_after_seconds),)
     elif isinstance(error, Unauthenticated):
         headers = ((b"www-authenticate", b"Bearer"),)
     return Failure(error.status, error.code, error.message, error.details, headers)
@@ -58,7 +57,3 @@ def unwrap(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
-
-
-def _seconds(milliseconds: int | None) -> int:
-    return max(1, math.ceil((milliseconds or 0) / 1_000))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from orbit.domain.limits import REFUSED_RETRY_AFTER_MS
+from orbit.domain.limits import REFUSED_RETRY_AFTER_MS, SECOND_MS
 
 
 class OrbitError(Exception):
@@ -42,6 +42,11 @@ class OrbitError(Exception):
         self.message = message
         self.details: dict[str, str] | None = dict(details) if details else None
         self.retry_after_ms = self.default_retry_after_ms if retry_after_ms is None else retry_after_ms
+
+    @property
+    def retry_after_seconds(self) -> int:
+        """Return the advice as `Retry-After` gives it: whole seconds, rounded up, at least 1."""
+        return max(1, -(-(self.retry_after_ms or 0) // SECOND_MS))
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"

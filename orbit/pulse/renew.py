@@ -8,7 +8,7 @@ from datetime import datetime
 from orbit.domain.durations import MILLISECOND, earlier, ms_left
 from orbit.domain.errors import OrbitError, PermissionDenied
 from orbit.domain.states import LIVE
-from orbit.pulse.commands import AttemptRef, LeaseState, Renewed, RenewLeases
+from orbit.pulse.session_commands import AttemptRef, LeaseState, Renewed, RenewLeases
 from orbit.store.sql.attempts import Lease, LeaseRow, lock_leases, update_leases
 from orbit.store.sql.fences import select_fences
 from orbit.store.transaction import Tx

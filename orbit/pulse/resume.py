@@ -9,8 +9,8 @@ from orbit.domain.durations import MILLISECOND, earlier
 from orbit.domain.errors import OrbitError, PermissionDenied, StaleAttempt
 from orbit.domain.states import LIVE, AttemptState
 from orbit.pulse.assignments import resent
-from orbit.pulse.commands import LeaseState, Resumed, ResumeSession
 from orbit.pulse.renew import lease_state
+from orbit.pulse.session_commands import LeaseState, Resumed, ResumeSession
 from orbit.store.sql.applications import lock_application
 from orbit.store.sql.attempts import (
     Lease,

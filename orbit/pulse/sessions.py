@@ -12,7 +12,7 @@ from orbit.domain.ids import id_text
 from orbit.domain.permissions import WORKERS_CONNECT, WORKERS_CONSUME
 from orbit.kernel.caller import Caller, Token
 from orbit.kernel.identity import is_valid, read_callers
-from orbit.pulse.commands import HandlerOffer, OpenSession, SessionOpened
+from orbit.pulse.session_commands import HandlerOffer, OpenSession, SessionOpened
 from orbit.store.sql.applications import lock_application
 from orbit.store.sql.queues import QueueRow, select_queues
 from orbit.store.sql.sessions import (

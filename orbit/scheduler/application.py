@@ -9,14 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from orbit.domain.limits import GROUP_BODIES_MAX_BYTES, GROUP_OTHERS_MAX, PROMOTE_MAX
 from orbit.domain.states import DeclineReason
-from orbit.pulse.commands import (
-    Assignment,
-    Claimed,
-    ClaimTasks,
-    DeclineAttempt,
-    PromoteTasks,
-    TickOperation,
-)
+from orbit.pulse.commands import Assignment, Claimed, ClaimTasks, DeclineAttempt, PromoteTasks, TickOperation
 from orbit.scheduler.pool import Pool, Registration
 from orbit.scheduler.rotation import rotated, shares
 from orbit.scheduler.session import WorkerSession

@@ -13,16 +13,8 @@ from orbit.domain.limits import OUTPUT_MAX_BYTES, WORKER_PRODUCT_MAX
 from orbit.domain.states import Outcome
 from orbit.domain.wire import parse_uint64
 from orbit.kernel.caller import Token
-from orbit.pulse.commands import (
-    AttemptRef,
-    DeclineAttempt,
-    FinishAttempt,
-    HandlerOffer,
-    OpenSession,
-    RenewLeases,
-    ResumeSession,
-    StartAttempt,
-)
+from orbit.pulse.commands import DeclineAttempt, FinishAttempt, StartAttempt
+from orbit.pulse.session_commands import AttemptRef, HandlerOffer, OpenSession, RenewLeases, ResumeSession
 from orbit.scheduler import messages
 
 

@@ -9,7 +9,8 @@ import trio
 
 from orbit.domain.errors import InvalidArgument, OrbitError
 from orbit.domain.limits import GROUP_OTHERS_MAX
-from orbit.pulse.commands import Assignment, OpenSession
+from orbit.pulse.commands import Assignment
+from orbit.pulse.session_commands import OpenSession
 from orbit.pulse.sessions import open_sessions
 from orbit.runtime.database import Groups
 from orbit.scheduler import commands, messages, replies
@@ -73,8 +74,6 @@ class Dispatcher:
             session.require_live()
             try:
                 touched |= self._route(session, kind, request)
-            except InvalidArgument as error:
-                session.outbox.put(replies.error(request.id, error))
             except OrbitError as error:
                 session.outbox.put(replies.error(request.id, error))
         if touched:

@@ -123,6 +123,6 @@ async def _reject(request: WebSocketRequest, error: OrbitError) -> None:
     if error.status == 401:
         headers.append((b"WWW-Authenticate", b"Bearer"))
     if error.retry_after_ms is not None:
-        headers.append((b"Retry-After", str(-(-error.retry_after_ms // 1_000)).encode()))
+        headers.append((b"Retry-After", b"%d" % error.retry_after_seconds))
     with trio.move_on_after(CLOSE_SECONDS):
         await request.reject(error.status, extra_headers=headers, body=encode(body))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from orbit.domain.ids import new_id
 from orbit.domain.keys import handler_digest
-from orbit.pulse.commands import Claimed, ClaimTasks, OpenSession, Seat
+from orbit.pulse.commands import Claimed, ClaimTasks, Seat
+from orbit.pulse.session_commands import OpenSession
 from orbit.scheduler.rotation import rotated
 
 if TYPE_CHECKING:

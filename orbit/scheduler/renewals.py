@@ -9,8 +9,8 @@ from typing import Any, Final
 import trio
 
 from orbit.domain.limits import CAPACITY_MAX, GROUP_OTHERS_MAX
-from orbit.pulse.commands import RenewLeases
 from orbit.pulse.renew import renew_leases
+from orbit.pulse.session_commands import RenewLeases
 from orbit.runtime.database import Database
 from orbit.scheduler.session import WorkerSession
 from orbit.store.transaction import Tx

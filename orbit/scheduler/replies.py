@@ -8,17 +8,8 @@ import msgspec
 from msgspec import UNSET
 
 from orbit.domain.errors import InvariantViolation, OrbitError, RateLimited, StaleAttempt, StartRefused
-from orbit.pulse.commands import (
-    Assignment,
-    DeclineAttempt,
-    FinishAttempt,
-    LeaseState,
-    Recorded,
-    Renewed,
-    Resumed,
-    StartAttempt,
-    Started,
-)
+from orbit.pulse.commands import Assignment, DeclineAttempt, FinishAttempt, Recorded, StartAttempt, Started
+from orbit.pulse.session_commands import LeaseState, Renewed, Resumed
 from orbit.scheduler import messages
 
 # What one attempt takes in a resumed or renewed message.

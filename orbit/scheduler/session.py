@@ -7,18 +7,8 @@ from enum import Enum, auto
 
 from orbit.domain.errors import CancelRequested, DeadlineExceeded, OrbitError, StaleAttempt
 from orbit.kernel.caller import Caller, Token
-from orbit.pulse.commands import (
-    Assignment,
-    DeclineAttempt,
-    FinishAttempt,
-    LeaseState,
-    OpenSession,
-    Renewed,
-    Resumed,
-    SessionOpened,
-    StartAttempt,
-    Started,
-)
+from orbit.pulse.commands import Assignment, DeclineAttempt, FinishAttempt, StartAttempt, Started
+from orbit.pulse.session_commands import LeaseState, OpenSession, Renewed, Resumed, SessionOpened
 from orbit.scheduler import messages, replies
 from orbit.scheduler.outbox import Outbox
 from orbit.scheduler.pool import Registration

@@ -17,17 +17,12 @@ from orbit.domain.states import DeclineReason, Outcome
 from orbit.pulse.cancel import cancel_tasks
 from orbit.pulse.commands import (
     Assignment,
-    AttemptRef,
     CancelTask,
     Claimed,
     ClaimTasks,
     DeclineAttempt,
     FinishAttempt,
     PromoteTasks,
-    Renewed,
-    RenewLeases,
-    Resumed,
-    ResumeSession,
     Seat,
     StartAttempt,
     SubmitTask,
@@ -37,6 +32,7 @@ from orbit.pulse.commands import (
 from orbit.pulse.expire import Expired, ExpireReport, expire
 from orbit.pulse.renew import renew_leases
 from orbit.pulse.resume import resume_sessions
+from orbit.pulse.session_commands import AttemptRef, Renewed, RenewLeases, Resumed, ResumeSession
 from orbit.pulse.snapshots import current
 from orbit.pulse.submit import submit_tasks
 from orbit.pulse.tick import tick

@@ -7,7 +7,7 @@ from typing import Any
 from orbit.domain.errors import NotFound, PermissionDenied, StateConflict, Unauthenticated
 from orbit.domain.ids import id_text, new_id
 from orbit.kernel.caller import Token
-from orbit.pulse.commands import HandlerOffer, OpenSession, SessionOpened
+from orbit.pulse.session_commands import HandlerOffer, OpenSession, SessionOpened
 from orbit.pulse.sessions import SessionStanding, check_sessions, close_sessions, open_sessions
 from orbit.store.session import Session
 from tests.support.pulse import Pulse, succeeded

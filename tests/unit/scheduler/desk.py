@@ -7,7 +7,8 @@ from typing import Any
 from orbit.domain.ids import new_id
 from orbit.domain.permissions import ALL_QUEUES
 from orbit.kernel.caller import Caller, Token
-from orbit.pulse.commands import Assignment, HandlerOffer, OpenSession, SessionOpened
+from orbit.pulse.commands import Assignment
+from orbit.pulse.session_commands import HandlerOffer, OpenSession, SessionOpened
 from orbit.scheduler.application import Application
 from orbit.scheduler.messages import Sent
 from orbit.scheduler.outbox import Outbox

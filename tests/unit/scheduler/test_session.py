@@ -21,13 +21,11 @@ from orbit.pulse.commands import (
     DeclineAttempt,
     Declined,
     FinishAttempt,
-    LeaseState,
     Recorded,
-    Renewed,
-    Resumed,
     StartAttempt,
     Started,
 )
+from orbit.pulse.session_commands import LeaseState, Renewed, Resumed
 from orbit.scheduler import messages
 from orbit.scheduler.session import Phase, WorkerSession
 from tests.unit.scheduler.desk import assignment_for, make_session, sent
