@@ -152,6 +152,7 @@ class Dispatcher:
         elif kind is messages.Decline:
             decline = commands.decline_command(request, session_id)
             session.expect()
+            session.declines(decline)
             application.decline(Waiting(session, request.id, decline))
         elif kind is messages.Resume:
             resume = commands.resume_command(request, session_id, self._lease_ms)

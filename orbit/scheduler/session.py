@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from orbit.domain.errors import CancelRequested, DeadlineExceeded, OrbitError, StaleAttempt
+from orbit.domain.states import DeclineReason
 from orbit.kernel.caller import Caller, Token
 from orbit.pulse.commands import Assignment, DeclineAttempt, FinishAttempt, StartAttempt, Started
 from orbit.pulse.session_commands import LeaseState, OpenSession, Renewed, Resumed, SessionOpened
@@ -206,6 +207,11 @@ class WorkerSession:
             del self.held[attempt_id]
         if expired:
             self._drained()
+
+    def declines(self, command: DeclineAttempt) -> None:
+        """Take a decline for what it says: what a draining worker gives back at once would come back to it at once."""
+        if command.reason is DeclineReason.DRAINING:
+            self.is_draining = True
 
     def drain(self, reply_to: str) -> None:
         """Assign nothing more; `drained` follows once nothing is in flight."""

@@ -129,6 +129,24 @@ async def test_declined_work_comes_back(service: Service, tenant: Tenant, pulse:
         assert (await worker.finish(second))["disposition"] == "APPLIED"
 
 
+async def test_what_a_draining_worker_declines_goes_to_others(
+    service: Service, tenant: Tenant, pulse: Pulse
+) -> None:
+    """At once, and never back to the same session, which would decline it without end."""
+    pulse.submit()
+    async with connected(service.url, tenant) as worker:
+        await worker.welcome()
+        first = await worker.next("task.assign")
+        assert (await worker.ask("decline", **ref(first), reason="DRAINING"))["type"] == "declined"
+        pulse.submit()
+        await worker.none("task.assign", 0.5)
+        async with connected(service.url, tenant) as other:
+            await other.welcome()
+            taken = await other.many("task.assign", 2)
+            assert first["task"]["id"] in {assignment["task"]["id"] for assignment in taken}
+        assert (await worker.ask("drain"))["type"] == "drained"
+
+
 async def test_leases_are_renewed_and_lost_ones_named(service: Service, tenant: Tenant, pulse: Pulse) -> None:
     """A held attempt gets its time, a foreign one STALE_ATTEMPT."""
     pulse.submit()
