@@ -44,13 +44,16 @@ unit: setup ## unit and architecture tests, no database
 
 integration: setup ## tests on one private database (FLAVOUR=mysql or mariadb)
 	@$(BIN)/python -m orbit.localdb fetch --flavour $(FLAVOUR)
-	ORBIT_TEST_FLAVOUR=$(FLAVOUR) $(PYTEST) -m "not soak" $(SUITES)
+	@$(MAKE) --no-print-directory suite-$(FLAVOUR)
 
 test: setup ## everything: unit, then the database suites on MySQL and on MariaDB
 	@$(BIN)/python -m orbit.localdb fetch
 	$(PYTEST) $(UNIT)
-	ORBIT_TEST_FLAVOUR=mysql $(PYTEST) -m "not soak" $(SUITES)
-	ORBIT_TEST_FLAVOUR=mariadb $(PYTEST) -m "not soak" $(SUITES)
+	@$(MAKE) --no-print-directory -j2 suite-mysql suite-mariadb
+
+# The database suites wait for leases and processes more than they compute, so that both flavours run side by side.
+suite-%:
+	@bash -c 'set -o pipefail; ORBIT_TEST_FLAVOUR=$* $(PYTEST) -q -m "not soak" $(SUITES) 2>&1 | sed -u "s/^/$* | /"'
 
 soak: setup ## long scenarios at full length, with a report in build/soak
 	@mkdir -p build/soak
