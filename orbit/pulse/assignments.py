@@ -8,7 +8,7 @@ from datetime import datetime
 from orbit.domain.durations import ms_left
 from orbit.domain.keys import text_of
 from orbit.pulse.commands import Assignment
-from orbit.store.sql.attempts import Lease, LeaseRow
+from orbit.store.sql.attempts import AttemptLease, LeaseRow
 from orbit.store.sql.tasks import ClaimRow, select_claimed
 from orbit.store.transaction import Tx
 
@@ -49,7 +49,7 @@ def resent(
     rows: Collection[LeaseRow],
     *,
     session_id: bytes | None = None,
-    leases: Mapping[bytes, Lease] | None = None,
+    leases: Mapping[bytes, AttemptLease] | None = None,
 ) -> list[Assignment]:
     """Describe attempts that are live already, under a new session and lease where given."""
     ends = {row.attempt_id: row.lease_expires_at for row in rows if row.lease_expires_at is not None}

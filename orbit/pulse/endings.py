@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from orbit.domain.limits import DECLINE_PAUSE_MS
-from orbit.domain.retry import RetryPolicy, delay_ms
+from orbit.domain.retry import RetryPolicy, delay_ms, has_attempts_left
 from orbit.domain.states import AttemptState, Backoff, DeclineReason, OnUnknown, Outcome, TaskState
 from orbit.store.sql.attempts import HeldRow
 from orbit.store.sql.tasks import TaskRow
@@ -71,7 +71,7 @@ def after_safe_failure(
     """Decide for an execution that is known to have had no effect: retry, or end as cancelled or failed."""
     if held.cancel_requested_at is not None:
         return Next(state=TaskState.CANCELLED, failure=failure)
-    if held.attempts_used >= held.max_attempts:
+    if not has_attempts_left(_policy(held), held.attempts_used):
         return Next(state=TaskState.FAILED, failure=failure)
     available_at = now + timedelta(milliseconds=_backoff_ms(held, retry_after_ms))
     if held.deadline_at is not None and available_at >= held.deadline_at:
@@ -87,7 +87,7 @@ def after_unknown(held: HeldRow, failure: Failure | None, now: datetime) -> Next
         return Next(state=TaskState.CANCELLED, failure=failure)
     if held.deadline_at is not None and held.deadline_at <= now:
         return Next(state=TaskState.FAILED, failure=_deadline_failure())
-    if held.attempts_used >= held.max_attempts:
+    if not has_attempts_left(_policy(held), held.attempts_used):
         return Next(state=TaskState.NEEDS_REVIEW, failure=failure)
     return after_safe_failure(held, failure, None, now)
 
@@ -135,10 +135,13 @@ def _deadline_failure() -> Failure:
 def _backoff_ms(held: HeldRow, retry_after_ms: int | None) -> int:
     if retry_after_ms is not None:
         return retry_after_ms
-    policy = RetryPolicy(
+    return delay_ms(_policy(held), max(1, held.attempts_used), random.random())
+
+
+def _policy(held: HeldRow) -> RetryPolicy:
+    return RetryPolicy(
         max_attempts=held.max_attempts,
         backoff=Backoff(held.backoff),
         initial_ms=held.backoff_initial_ms,
         max_ms=held.backoff_max_ms,
     )
-    return delay_ms(policy, max(1, held.attempts_used), random.random())

@@ -11,7 +11,7 @@ from orbit.domain.limits import LATE_EVIDENCE_MAX_ROWS
 from orbit.domain.states import AttemptState, Disposition, TaskState
 from orbit.pulse.commands import DeclineAttempt, Declined, FinishAttempt, Recorded
 from orbit.pulse.endings import Ending, Failure, after_decline, after_result
-from orbit.store.sql.attempts import EvidenceRow, HeldRow, count_evidence, insert_evidence
+from orbit.store.sql.attempts import HeldRow, NewEvidence, count_evidence, insert_evidence
 from orbit.store.sql.fences import FenceRow
 from orbit.store.transaction import Tx
 
@@ -26,7 +26,7 @@ class EndReports:
     fences: Fences
     held: dict[bytes, HeldRow]
     ended: dict[bytes, Ending] = field(default_factory=dict)
-    evidence: list[EvidenceRow] = field(default_factory=list)
+    evidence: list[NewEvidence] = field(default_factory=list)
 
     def finish(self, command: FinishAttempt) -> Recorded | OrbitError:
         """Take a result: APPLIED once, DUPLICATE for the same again, LATE after any other end."""
@@ -119,7 +119,7 @@ class EndReports:
         if held.result_digest == digest:
             return Recorded(task_state=ended, disposition=Disposition.DUPLICATE)
         self.evidence.append(
-            EvidenceRow(
+            NewEvidence(
                 attempt_id=held.attempt_id,
                 evidence_digest=digest,
                 received_at=self.tx.now,

@@ -9,7 +9,7 @@ from orbit.domain.durations import MILLISECOND, earlier, ms_left
 from orbit.domain.errors import OrbitError, PermissionDenied
 from orbit.domain.states import LIVE
 from orbit.pulse.session_commands import AttemptRef, LeaseState, Renewed, RenewLeases
-from orbit.store.sql.attempts import Lease, LeaseRow, lock_leases, update_leases
+from orbit.store.sql.attempts import AttemptLease, LeaseRow, lock_leases, update_leases
 from orbit.store.sql.fences import select_fences
 from orbit.store.transaction import Tx
 
@@ -22,7 +22,7 @@ def renew_leases(tx: Tx, commands: Sequence[RenewLeases]) -> list[Renewed | Orbi
     fences = select_fences(tx, sorted({command.session_id for command in commands}))
     wanted = sorted({ref.attempt_id for command in commands for ref in command.attempts})
     rows = lock_leases(tx, wanted)
-    leases: dict[bytes, Lease] = {}
+    leases: dict[bytes, AttemptLease] = {}
     outcomes: list[Renewed | OrbitError] = []
     for command in commands:
         fence = fences.get(command.session_id)
@@ -42,13 +42,13 @@ def _renew(
     command: RenewLeases,
     ref: AttemptRef,
     rows: dict[bytes, LeaseRow],
-    leases: dict[bytes, Lease],
+    leases: dict[bytes, AttemptLease],
 ) -> LeaseState:
     row = rows.get(ref.attempt_id)
     if row is None or not is_held(row, ref, command.session_id):
         return LeaseState(attempt_id=ref.attempt_id, epoch=ref.epoch, owned=False)
     expires_at = earlier(now + command.lease_ms * MILLISECOND, row.lease_cap_at)
-    leases[row.attempt_id] = Lease(expires_at, command.session_id)
+    leases[row.attempt_id] = AttemptLease(expires_at, command.session_id)
     return lease_state(row, expires_at, now)
 
 

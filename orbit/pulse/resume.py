@@ -13,7 +13,7 @@ from orbit.pulse.renew import lease_state
 from orbit.pulse.session_commands import LeaseState, Resumed, ResumeSession
 from orbit.store.sql.applications import lock_application
 from orbit.store.sql.attempts import (
-    Lease,
+    AttemptLease,
     LeaseRow,
     lock_leases,
     select_live_of_workers,
@@ -45,7 +45,7 @@ def _resume(
         return PermissionDenied("the session's credential is no longer valid")
     rows = {attempt_id: row for attempt_id, row in live.items() if row.worker_ref == fence.worker_ref}
     listed = {ref.attempt_id: ref.epoch for ref in command.attempts}
-    leases: dict[bytes, Lease] = {}
+    leases: dict[bytes, AttemptLease] = {}
     states = []
     for attempt_id, epoch in listed.items():
         row = rows.get(attempt_id)
@@ -66,7 +66,9 @@ def _resume(
     )
 
 
-def _extend(row: LeaseRow, command: ResumeSession, leases: dict[bytes, Lease], now: datetime) -> datetime:
+def _extend(
+    row: LeaseRow, command: ResumeSession, leases: dict[bytes, AttemptLease], now: datetime
+) -> datetime:
     expires_at = earlier(now + command.lease_ms * MILLISECOND, row.lease_cap_at)
-    leases[row.attempt_id] = Lease(expires_at, command.session_id)
+    leases[row.attempt_id] = AttemptLease(expires_at, command.session_id)
     return expires_at

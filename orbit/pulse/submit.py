@@ -16,10 +16,10 @@ from orbit.domain.errors import (
     QuotaExceeded,
 )
 from orbit.domain.keys import handler_digest, key_digest, lane_id
-from orbit.domain.limits import AVAILABLE_AHEAD_MAX_MS, BACKOFF_MAX_DEFAULT_MS, START_DEADLINE_AHEAD_MAX_MS
+from orbit.domain.limits import AVAILABLE_AHEAD_MAX_MS, START_DEADLINE_AHEAD_MAX_MS
 from orbit.domain.permissions import TASKS_SUBMIT
 from orbit.domain.retry import RetryPolicy
-from orbit.domain.states import Backoff, TaskState
+from orbit.domain.states import TaskState
 from orbit.domain.wire import format_time
 from orbit.kernel.caller import Caller, Token
 from orbit.kernel.idempotency import read_receipts, replayed
@@ -35,7 +35,8 @@ from orbit.store.sql.receipts import ReceiptRow, insert_receipts
 from orbit.store.sql.tasks import TaskRow, insert_tasks, select_tasks
 from orbit.store.transaction import Tx
 
-_NO_RETRY = RetryPolicy(max_attempts=1, backoff=Backoff.NONE, initial_ms=0, max_ms=BACKOFF_MAX_DEFAULT_MS)
+# What a submit without a policy gets: one attempt.
+_NO_RETRY = RetryPolicy()
 _AVAILABLE_AHEAD = timedelta(milliseconds=AVAILABLE_AHEAD_MAX_MS)
 _START_DEADLINE_AHEAD = timedelta(milliseconds=START_DEADLINE_AHEAD_MAX_MS)
 

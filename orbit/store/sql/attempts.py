@@ -96,7 +96,9 @@ class LeaseRow(NamedTuple):
     cancel_requested_at: datetime | None
 
 
-class Lease(NamedTuple):
+class AttemptLease(NamedTuple):
+    """The end that a lease is given, and the session that holds it from now on."""
+
     lease_expires_at: datetime
     session_id: bytes
 
@@ -137,7 +139,7 @@ _LEASE = UpdateById(
     table="attempts",
     index="uq_attempts_attempt_id",
     key="attempt_id",
-    columns=Lease._fields,
+    columns=AttemptLease._fields,
     always="",
 )
 
@@ -196,7 +198,7 @@ def select_leases(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, LeaseRow]
     return {row.attempt_id: row for row in rows}
 
 
-def update_leases(tx: Tx, leases: Mapping[bytes, Lease]) -> None:
+def update_leases(tx: Tx, leases: Mapping[bytes, AttemptLease]) -> None:
     """Extend leases of rows that are locked and live."""
     _LEASE.run(tx, leases)
 
@@ -215,7 +217,9 @@ def insert_outputs(tx: Tx, outputs: Iterable[tuple[bytes, int, bytes]]) -> None:
     tx.insert("INSERT INTO attempt_outputs (task_id, epoch, output)", outputs)
 
 
-class EvidenceRow(NamedTuple):
+class NewEvidence(NamedTuple):
+    """A result that came too late."""
+
     attempt_id: bytes
     evidence_digest: bytes
     received_at: datetime
@@ -230,10 +234,10 @@ def count_evidence(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, int]:
     return {row[0]: row[1] for row in tx.rows(sql, (list(attempt_ids),))}
 
 
-def insert_evidence(tx: Tx, rows: Iterable[EvidenceRow]) -> None:
+def insert_evidence(tx: Tx, rows: Iterable[NewEvidence]) -> None:
     """Keep late results; one that is already kept is passed over."""
     tx.insert(
-        f"INSERT INTO late_evidence ({', '.join(EvidenceRow._fields)})",
+        f"INSERT INTO late_evidence ({', '.join(NewEvidence._fields)})",
         rows,
         "ON DUPLICATE KEY UPDATE evidence_digest = VALUES(evidence_digest)",
     )
