@@ -32,6 +32,10 @@ def call(work: Callable[[Client], Awaitable[T]], *, as_json: bool) -> T:
         fail("OUTCOME_UNKNOWN", f"{error}; repeat with the same --idempotency-key", as_json=as_json)
     except APIError as error:
         fail(error.code, error.message, as_json=as_json)
+    except UnicodeEncodeError:
+        fail("INVALID_ARGUMENT", "an argument isn't valid UTF-8", as_json=as_json)
+    except ValueError as error:  # what the SDK refuses before anything is sent
+        fail("INVALID_ARGUMENT", str(error), as_json=as_json)
     except OrbitError as error:
         fail("TRANSPORT", f"{server_url(os.environ)} can't be reached: {error}", as_json=as_json)
 
@@ -45,14 +49,19 @@ def make_client(environ: Mapping[str, str]) -> Client:
     """Return a client for ORBIT_URL and the credential at hand, else for what `orbit up` left in ORBIT_HOME."""
     known = dict(environ)
     if not known.get("ORBIT_TOKEN") and not known.get("ORBIT_CREDENTIALS_FILE"):
-        known["ORBIT_CREDENTIALS_FILE"] = str(home_of(environ) / "credentials.json")
+        left_by_up = home_of(environ) / "credentials.json"
+        if not left_by_up.exists():
+            raise click.UsageError(
+                "no credential: set ORBIT_TOKEN or ORBIT_CREDENTIALS_FILE, or start `orbit up` here"
+            )
+        known["ORBIT_CREDENTIALS_FILE"] = str(left_by_up)
     known["ORBIT_URL"] = server_url(environ)
     try:
         return Client.from_env(known)
-    except (OSError, ValueError):
-        raise click.UsageError(
-            "no credential: set ORBIT_TOKEN or ORBIT_CREDENTIALS_FILE, or start `orbit up` here"
-        ) from None
+    except OSError as error:
+        raise click.UsageError(f"{error.filename} can't be read: {error.strerror}") from None
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 async def find_queue(client: Client, name_or_id: str) -> str:
@@ -103,6 +112,6 @@ def exact_json(text: str, what: str) -> msgspec.Raw:
     """Return JSON text that is sent byte for byte; something else is wrong usage."""
     try:
         decode_exact(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise click.UsageError(f"{what} isn't JSON: {error}") from None
     return msgspec.Raw(text.encode())

@@ -96,7 +96,10 @@ def load_credentials(environ: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     name = environ.get("ORBIT_CREDENTIALS_FILE")
     if name:
-        loaded = json.loads(Path(name).read_text(encoding="utf-8"))
+        try:
+            loaded = json.loads(Path(name).read_text(encoding="utf-8"))
+        except ValueError:
+            loaded = None
         if not isinstance(loaded, dict):
             raise ValueError(f"{name} does not hold a JSON object")
         found = loaded

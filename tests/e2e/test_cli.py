@@ -157,6 +157,14 @@ def test_what_is_wrong_is_one_line(cli: Cli, tmp_path: Path) -> None:
     assert unknown.returncode == 1
     bad_json = cli("tasks", "submit", "--queue", "default", "--handler", "h", "--payload", "{")
     assert bad_json.returncode == 2
-    for done in (no_credential, unreachable, unknown, bad_json):
+    assert str(tmp_path / "none.json") in no_credential.stderr
+    submit = ("tasks", "submit", "--queue", "default", "--handler", "h", "--payload")
+    bad_key = cli(*submit, "1", "--idempotency-key", "a b")
+    bad_token = cli("queues", "list", ORBIT_TOKEN="a\nb")
+    bad_bytes = cli("queues", "show", "\udcff")
+    bad_payload = cli(*submit, '"\udcff"')
+    assert [done.returncode for done in (bad_key, bad_token, bad_bytes, bad_payload)] == [1, 2, 1, 2]
+    wrong = (no_credential, unreachable, unknown, bad_json, bad_key, bad_token, bad_bytes, bad_payload)
+    for done in wrong:
         assert "Traceback" not in done.stderr
         assert done.stderr.splitlines()[-1].lower().startswith("error: ")
