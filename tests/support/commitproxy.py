@@ -67,6 +67,7 @@ class CommitProxy(TcpProxy):
         self._arming: _Arming | None = None
         self._state = threading.Lock()
         self._struck = threading.Condition(self._state)
+        self._before: Callable[[str], None] = lambda _: None
         self.commits = 0
         self.losses: list[Lost] = []
 
@@ -90,6 +91,10 @@ class CommitProxy(TcpProxy):
     def disarm(self) -> None:
         with self._state:
             self._arming = None
+
+    def before_each(self, hook: Callable[[str], None]) -> None:
+        """Call `hook` with each statement before it is passed on, on the connection's own thread."""
+        self._before = hook
 
     def await_losses(self, count: int = 1, within: float = 15.0) -> list[Lost]:
         """Return the faults that have struck, once there are `count` of them."""
@@ -124,6 +129,7 @@ class CommitProxy(TcpProxy):
         if sequence != 0 or command != COM_QUERY:
             return True
         text = packet[5:].decode("utf-8", "replace")
+        self._before(text)
         word = text.strip().rstrip(";").upper()
         if word in ("COMMIT", "ROLLBACK"):
             statements, stream.statements = tuple(stream.statements), []

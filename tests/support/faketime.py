@@ -38,6 +38,16 @@ def frozen_at(moment: datetime) -> Callable[..., DriverConnection]:
     return connector
 
 
+def wrong_clock(shift: str) -> dict[str, str]:
+    """Return the environment that makes a process's wall clock wrong by `shift` (`+1d`, `-1d`, `+10m`; empty: none).
+
+    Its monotonic clock stays right, as on a host whose time is set wrong.
+    """
+    if not shift:
+        return {}
+    return {"LD_PRELOAD": str(fetch_faketime()), "FAKETIME": shift, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
 @dataclass(slots=True, kw_only=True)
 class ServerClock:
     """A living server whose clock follows a file."""

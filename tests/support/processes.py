@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from orbit.store.dsn import Dsn
+from tests.support.faketime import wrong_clock
 from tests.support.tenants import Tenant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,10 +82,18 @@ class Process:
             self._popen.kill()
         self._popen.wait(STOP_SECONDS)
 
+    def ask_to_stop(self) -> None:
+        """SIGTERM, without waiting for what comes of it."""
+        self._popen.terminate()
+
+    def ended(self, within: float = STOP_SECONDS) -> int:
+        """Wait for the end and return the exit code."""
+        return self._popen.wait(within)
+
     def terminate(self, within: float = STOP_SECONDS) -> int:
         """SIGTERM, and return the exit code."""
-        self._popen.terminate()
-        return self._popen.wait(within)
+        self.ask_to_stop()
+        return self.ended(within)
 
     def tail(self, count: int = 40) -> str:
         return "\n".join(self.lines[-count:])
@@ -115,7 +124,7 @@ class Process:
 class Site:
     """A whole installation on one database. Use as a context manager: leaving ends every process.
 
-    Each process may be given a `dsn` of its own, for example a proxy's.
+    Each process may be given a `dsn` of its own, for example a proxy's, and a `clock` that is wrong, such as "+1d".
     """
 
     def __init__(self, dsn: Dsn, folder: Path, *, lease_ms: int = 2_000) -> None:
@@ -136,33 +145,44 @@ class Site:
             for process in self._processes:
                 print(f"--- {process.name} {process.pid}\n{process.tail()}")
 
-    def api(self, *, dsn: Dsn | None = None, port: int = 0) -> tuple[Process, str]:
+    def api(self, *, dsn: Dsn | None = None, port: int = 0, clock: str = "") -> tuple[Process, str]:
         """Start orbit-api; return it and the address on which it serves."""
-        process = self._start("orbit-api", dsn, ORBIT_HTTP_ADDR=f"127.0.0.1:{port}")
+        process = self._start("orbit-api", dsn, clock, ORBIT_HTTP_ADDR=f"127.0.0.1:{port}")
         return process, str(process.await_event("ready")["address"])
 
-    def dispatch(self, *, dsn: Dsn | None = None, port: int = 0) -> tuple[Process, str]:
+    def dispatch(self, *, dsn: Dsn | None = None, port: int = 0, clock: str = "") -> tuple[Process, str]:
         """Start orbit-dispatch; return it and the URL for workers."""
-        process = self._start("orbit-dispatch", dsn, ORBIT_DISPATCH_ADDR=f"127.0.0.1:{port}")
+        process = self._start("orbit-dispatch", dsn, clock, ORBIT_DISPATCH_ADDR=f"127.0.0.1:{port}")
         return process, str(process.await_event("ready")["url"])
 
-    def recover(self, *, dsn: Dsn | None = None) -> Process:
+    def recover(self, *, dsn: Dsn | None = None, clock: str = "") -> Process:
         """Start orbit-recover."""
-        process = self._start("orbit-recover", dsn)
+        process = self._start("orbit-recover", dsn, clock)
         process.await_event("ready")
         return process
 
-    def worker(self, tenant: Tenant, worker_url: str, *, api: str = "", capacity: int = 4) -> Process:
+    def worker(  # noqa: PLR0913 - keyword options with defaults
+        self,
+        tenant: Tenant,
+        worker_url: str,
+        *,
+        api: str = "",
+        capacity: int = 4,
+        name: str = "",
+        clock: str = "",
+    ) -> Process:
         """Start a worker of the SDK that notes every execution in `effects`, and wait for its session."""
         process = self._launch(
             "worker",
             [str(WORKER)],
+            **wrong_clock(clock),
             ORBIT_URL=api or "http://127.0.0.1:9",
             ORBIT_TOKEN=tenant.token_text,
             ORBIT_WORKER_URL=worker_url,
             TEST_QUEUE=tenant.queue_id.hex(),
             TEST_EFFECTS=str(self.effects),
             TEST_CAPACITY=str(capacity),
+            TEST_NAME=name,
         )
         process.await_event("connected")
         return process
@@ -174,13 +194,14 @@ class Site:
         lines = [json.loads(line) for line in self.effects.read_text().splitlines()]
         return [line for line in lines if line["event"] == event]
 
-    def _start(self, program: str, dsn: Dsn | None, **variables: str) -> Process:
+    def _start(self, program: str, dsn: Dsn | None, clock: str, **variables: str) -> Process:
         return self._launch(
             program,
             [str(ROOT / "bin" / program)],
             ORBIT_MYSQL_DSN=(dsn or self.dsn).text(),
             ORBIT_LEASE_MS=str(self._lease_ms),
             ORBIT_LOG_FORMAT="json",
+            **wrong_clock(clock),
             **variables,
         )
 

@@ -1,6 +1,7 @@
 """A worker as users write them, for tests: handler `work` does what its payload says and notes that it ran.
 
-Payload: `ms` to take (default 0), `raise` (an error type's name, optional). Every execution appends one line to the
+Payload: `ms` to take (default 0), `busy` (take it computing in a thread, optional), `raise` (an error type's name,
+optional). Every execution appends one line to the
 file TEST_EFFECTS when it starts and one when it ends; a resource's own log, outside Orbit.
 """
 
@@ -34,6 +35,13 @@ def note(event: str, e: Execution[Any]) -> None:
         file.write(json.dumps(line).encode() + b"\n")
 
 
+def compute(seconds: float) -> None:
+    """Keep a processor busy, as a handler that never waits."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1_000))
+
+
 async def main() -> None:
     """Run until told to stop; say on standard error when the first session is open."""
     worker = Worker(
@@ -41,13 +49,18 @@ async def main() -> None:
         os.environ["ORBIT_TOKEN"],
         queues=[os.environ["TEST_QUEUE"]],
         capacity=int(os.environ["TEST_CAPACITY"]),
+        name=os.environ["TEST_NAME"] or None,
         grace_seconds=1,
     )
 
     @worker.handler("work", version="1")
     async def work(e: Execution[Any]) -> dict[str, int]:
         note("start", e)
-        await trio.sleep(e.payload.get("ms", 0) / 1000)
+        seconds = e.payload.get("ms", 0) / 1000
+        if e.payload.get("busy"):
+            await trio.to_thread.run_sync(compute, seconds)
+        else:
+            await trio.sleep(seconds)
         note("end", e)
         if "raise" in e.payload:
             raise OUTCOMES[e.payload["raise"]]("as asked")

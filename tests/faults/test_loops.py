@@ -1,0 +1,115 @@
+"""C31: the server ends statements with 1213 or 1205; each background loop of each daemon waits, goes on and recovers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from orbit.domain.ids import new_id
+from orbit.domain.states import OnUnknown
+from orbit.localdb.instance import Instance
+from orbit.pulse.dispatchers import SILENT_SECONDS
+from tests.support.eventually import eventually
+from tests.support.processes import Site
+from tests.support.pulse import Pulse, Worker
+from tests.support.rows import lapse
+from tests.support.tenants import Tenant
+
+RECOVER_LOOPS = ("beat", "expire", "idle_lanes", "gone_workers")
+DISPATCH_LOOPS = ("sessions", "presence", "prune")
+# What each loop, tick and renewal writes, but for what the dispatcher's start itself needs.
+WRITES = (
+    ("recovery_clock", "UPDATE"),
+    ("attempts", "INSERT"),
+    ("attempts", "UPDATE"),
+    ("lanes", "DELETE"),
+    ("worker_sessions", "UPDATE"),
+    ("worker_sessions", "DELETE"),
+    ("dispatchers", "INSERT"),
+)
+
+
+def payload(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+@contextmanager
+def refusing(server: Instance, number: int, *writes: tuple[str, str]) -> Iterator[None]:
+    """Let the server itself answer these writes with an error number, whoever makes them."""
+    database = server.dsn().database
+    names = [f"{database}.refuse_{table}_{verb.lower()}" for table, verb in writes]
+    signal = f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = 'refused by a test'"
+    try:
+        for name, (table, verb) in zip(names, writes, strict=True):
+            server.execute(f"CREATE TRIGGER {name} BEFORE {verb} ON {database}.{table} FOR EACH ROW {signal}")
+        yield
+    finally:
+        for name in names:
+            server.execute(f"DROP TRIGGER IF EXISTS {name}")
+
+
+def old_rows(direct: Pulse) -> Worker:
+    """Leave something to do for each loop that clears away; return the worker that is long gone."""
+    direct.submit(concurrency_key="old")
+    gone = direct.worker()
+    gone.finish(gone.run_one())
+    statements = [
+        ("UPDATE lanes SET touched_at = UTC_TIMESTAMP(6) - INTERVAL 1 HOUR", ()),
+        (
+            "UPDATE worker_sessions SET ended_at = UTC_TIMESTAMP(6) - INTERVAL 2 DAY WHERE worker_ref = %s",
+            (gone.worker_ref,),
+        ),
+        (
+            "INSERT INTO dispatchers (dispatcher_id, url, sessions, started_at, heartbeat_at) VALUES"
+            " (%s, 'ws://x', 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) - INTERVAL %s SECOND)",
+            (new_id(), SILENT_SECONDS + 60),
+        ),
+    ]
+    for sql, params in statements:
+        direct.session.run(lambda tx, sql=sql, params=params: tx.execute(sql, params))  # type: ignore[misc]
+    return gone
+
+
+@pytest.mark.parametrize("number", [1213, 1205])
+def test_every_loop_outlives_contention_c31(
+    site: Site, victim: Instance, home: Tenant, direct: Pulse, number: int
+) -> None:
+    """C31: each loop fails and is logged, no process ends, and afterwards everything that waited is done."""
+    gone = old_rows(direct)
+    with refusing(victim, number, ("dispatchers", "DELETE")):
+        dispatcher, url = site.dispatch()
+        dispatcher.await_event("loop_failed", loop="prune")
+        worker, leaver = site.worker(home, url, capacity=1), site.worker(home, url, capacity=1)
+        running = direct.submit(payload=payload(ms=12_000), concurrency_key="k")
+        eventually(lambda: len(site.executions()) == 1)
+        if site.executions()[0]["pid"] == leaver.pid:
+            worker, leaver = leaver, worker
+        lapsed = direct.submit(handler="other", on_unknown=OnUnknown.RETRY)
+        lapse(direct.session, direct.worker().claim_one(handlers=(("other", "1"),)).attempt_id)
+        with refusing(victim, number, *WRITES):
+            recover = site.recover()
+            leaver.kill()
+            late = direct.submit()
+            for loop in RECOVER_LOOPS:
+                if loop != "expire":  # it judges nothing without a beat, so it has nothing to write either
+                    recover.await_event("loop_failed", loop=loop)
+            for loop in DISPATCH_LOOPS:
+                dispatcher.await_event("loop_failed", loop=loop)
+            assert direct.rows("attempts", task_id=late) == []
+    for loop in RECOVER_LOOPS:
+        if loop != "expire":
+            recover.await_event("loop_recovered", loop=loop)
+    for loop in DISPATCH_LOOPS:
+        dispatcher.await_event("loop_recovered", loop=loop)
+    with refusing(victim, number, ("attempts", "UPDATE")):
+        recover.await_event("loop_failed", loop="expire")
+    recover.await_event("loop_recovered", loop="expire")
+    eventually(lambda: direct.task(lapsed).state == "WAITING", within=20)
+    eventually(lambda: {direct.task(one).state for one in (running, late)} == {"SUCCEEDED"}, within=30)
+    assert [row.epoch for row in direct.rows("attempts", task_id=running)] == [1], "renewals went on in time"
+    assert direct.rows("worker_sessions", worker_ref=gone.worker_ref) == []
+    assert all(process.is_alive for process in (dispatcher, recover, worker))
