@@ -58,6 +58,7 @@ suite-%:
 soak: setup ## long scenarios at full length, with a report in build/soak
 	@mkdir -p build/soak
 	ORBIT_SOAK=1 ORBIT_TEST_FLAVOUR=$(FLAVOUR) $(PYTEST) --junitxml=build/soak/$(FLAVOUR).xml --timeout=7200 $(wildcard tests/faults tests/e2e)
+	ORBIT_SOAK=1 ORBIT_TEST_FLAVOUR=$(FLAVOUR) $(PYTEST) -m soak --junitxml=build/soak/$(FLAVOUR)-storm.xml --timeout=7200 $(wildcard tests/integration)
 
 build: setup ## wheels and source archives of orbit and orbit-sdk in dist/
 	@$(BIN)/python -m hatchling build -d $(CURDIR)/dist

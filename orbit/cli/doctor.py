@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import click
 import trio
@@ -14,8 +15,10 @@ from orbit.cli.local import database_home
 from orbit.cli.places import server_url
 from orbit.localdb.errors import LocalDatabaseError
 from orbit.localdb.instance import find
+from orbit.pulse.invariants import check_invariants, invariant_names
 from orbit.runtime.console import answer, json_option
 from orbit.runtime.settings import Settings, SettingsError, load_settings
+from orbit.store.connection import READ_TIMEOUT_SECONDS
 from orbit.store.dsn import Dsn
 from orbit.store.failures import DriverError, describe
 from orbit.store.schema import SchemaMismatch, require_schema
@@ -23,6 +26,9 @@ from orbit.store.server import read_server, unsupported
 from orbit.store.session import Reader
 from orbit.store.transaction import Tx
 from orbit_sdk import APIError, Client, TransportError
+
+# A check of one invariant reads every task: seconds at a million of them.
+INVARIANT_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +41,20 @@ class Finding:
 
 
 @click.command(
-    epilog="\b\nExamples:\n  orbit doctor\n  orbit doctor --json\n\nExit code 1 when there is a problem."
+    epilog="\b\nExamples:\n  orbit doctor\n  orbit doctor --invariants --json\n\nExit code 1 when there is a problem."
 )
+@click.option("--invariants", is_flag=True, help="Recount the books too; reads every task, harms nobody.")
 @json_option
-def doctor(*, as_json: bool) -> None:
+def doctor(*, invariants: bool, as_json: bool) -> None:
     """Check settings, database, schema and API."""
-    findings = list(examine())
+    findings = list(examine(invariants=invariants))
     lines = [f"{finding.state:8} {finding.check:10} {finding.text}" for finding in findings]
     data = [{"check": f.check, "state": f.state, "text": f.text} for f in findings]
     answer({"findings": data}, "\n".join(lines), as_json=as_json)
     sys.exit(1 if any(finding.state == "problem" for finding in findings) else 0)
 
 
-def examine() -> Iterator[Finding]:
+def examine(*, invariants: bool = False) -> Iterator[Finding]:
     """Run every check that makes sense after the ones before it."""
     try:
         settings = load_settings(os.environ)
@@ -61,16 +68,19 @@ def examine() -> Iterator[Finding]:
     if isinstance(dsn, Finding):
         yield dsn
     else:
-        yield from examine_database(dsn)
+        yield from examine_database(dsn, invariants=invariants)
     yield examine_api(server_url(os.environ))
 
 
-def examine_database(dsn: Dsn) -> Iterator[Finding]:
-    """Check that the database answers, is of a supported version, and has the schema of this release."""
-    reader = Reader(dsn)
+def examine_database(dsn: Dsn, *, invariants: bool = False) -> Iterator[Finding]:
+    """Check that the database answers, is of a supported version, has this release's schema, and sound books."""
+    reader = Reader(dsn, read_timeout=INVARIANT_SECONDS if invariants else READ_TIMEOUT_SECONDS)
     try:
         yield reader.run(_check_server)
-        yield reader.run(_check_schema)
+        schema = reader.run(_check_schema)
+        yield schema
+        if invariants and schema.state == "ok":
+            yield from reader.run(_check_invariants)
     except DriverError as error:
         yield Finding(check="database", state="problem", text=f"{dsn.redacted()}: {describe(error)}")
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
@@ -129,3 +139,12 @@ def _check_schema(tx: Tx) -> Finding:
     except SchemaMismatch as error:
         return Finding(check="schema", state="problem", text=str(error))
     return Finding(check="schema", state="ok", text="the schema is the one of this release")
+
+
+def _check_invariants(tx: Tx) -> list[Finding]:
+    broken = [
+        Finding(check="invariants", state="problem", text=str(violation))
+        for violation in check_invariants(tx)
+    ]
+    fine = f"all {len(invariant_names())} invariants hold"
+    return broken or [Finding(check="invariants", state="ok", text=fine)]

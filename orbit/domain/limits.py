@@ -85,6 +85,7 @@ WORKER_PRODUCT_MAX: Final = 512
 CAPACITY_MIN: Final = 1
 CAPACITY_MAX: Final = 1_000
 LEASE_DEFAULT_MS: Final = 30 * SECOND_MS
+# The shortest lease that renewals keep alive over a database 200 ms away.
 LEASE_MIN_MS: Final = 2 * SECOND_MS
 LEASE_MAX_MS: Final = 10 * MINUTE_MS
 RENEWALS_PER_LEASE: Final = 3

@@ -10,8 +10,8 @@ from orbit.domain.errors import OrbitError, PermissionDenied
 from orbit.domain.states import LIVE
 from orbit.pulse.session_commands import AttemptRef, LeaseState, Renewed, RenewLeases
 from orbit.store.sql.attempts import AttemptLease, LeaseRow, lock_leases, update_leases
-from orbit.store.sql.fences import select_fences
-from orbit.store.transaction import Tx
+from orbit.store.sql.fences import read_fences
+from orbit.store.transaction import CLOCK, Tx
 
 
 def renew_leases(tx: Tx, commands: Sequence[RenewLeases]) -> list[Renewed | OrbitError]:
@@ -19,9 +19,10 @@ def renew_leases(tx: Tx, commands: Sequence[RenewLeases]) -> list[Renewed | Orbi
 
     Locks: attempt rows (rank 8, sorted) and nothing else.
     """
-    fences = select_fences(tx, sorted({command.session_id for command in commands}))
+    sessions = sorted({command.session_id for command in commands})
     wanted = sorted({ref.attempt_id for command in commands for ref in command.attempts})
-    rows = lock_leases(tx, wanted)
+    rows, (fences, now) = lock_leases(tx, wanted, read_fences(sessions), CLOCK)
+    tx.read_clock(now)
     leases: dict[bytes, AttemptLease] = {}
     outcomes: list[Renewed | OrbitError] = []
     for command in commands:

@@ -32,7 +32,7 @@ def resume_sessions(
     """
     lock_application(tx, application_id)
     fences = select_fences(tx, sorted({command.session_id for command in commands}))
-    live = lock_leases(tx, select_live_of_workers(tx, [fence.worker_ref for fence in fences.values()]))
+    live, _ = lock_leases(tx, select_live_of_workers(tx, [fence.worker_ref for fence in fences.values()]))
     return [_resume(tx, fences.get(command.session_id), command, live) for command in commands]
 
 

@@ -8,6 +8,14 @@ from orbit.store.transaction import Tx
 
 # The newest migration's id; a test compares it with the migrations themselves.
 KNOWN_HEAD: Final = "000001"
+# Where texts are kept that people and programs choose. Converted tables would lose characters, or hold keys to be equal
+# that differ in their bytes.
+_OTHER_TEXT = """
+SELECT table_name, column_name, collation_name FROM information_schema.columns
+WHERE table_schema = DATABASE() AND collation_name NOT IN ('utf8mb4_bin', 'ascii_bin')
+  AND table_name IN ('tasks', 'attempts', 'queues', 'receipts', 'concurrency_keys', 'audits')
+ORDER BY table_name, ordinal_position LIMIT 1
+"""
 
 
 class SchemaMismatch(Exception):
@@ -27,9 +35,10 @@ def read_revision(tx: Tx) -> str | None:
 
 
 def require_schema(tx: Tx) -> None:
-    """Raise `SchemaMismatch` unless the database has exactly the schema of this release."""
+    """Raise `SchemaMismatch` unless the database has exactly the schema of this release, its texts in our charsets."""
     revision = read_revision(tx)
     if revision == KNOWN_HEAD:
+        _require_texts(tx)
         return
     if revision is None:
         raise SchemaMismatch("the database has no schema: run `orbit-migrate up`")
@@ -38,6 +47,15 @@ def require_schema(tx: Tx) -> None:
     raise SchemaMismatch(
         f"the database's schema is {revision}, this release needs {KNOWN_HEAD}: run `orbit-migrate up`"
     )
+
+
+def _require_texts(tx: Tx) -> None:
+    other = tx.row(_OTHER_TEXT)
+    if other is not None:
+        raise SchemaMismatch(
+            f"the column {other[0]}.{other[1]} is {other[2]}, this release needs utf8mb4_bin or ascii_bin:"
+            " somebody has converted the table; restore its columns as `orbit-migrate sql` prints them"
+        )
 
 
 def is_newer(revision: str) -> bool:

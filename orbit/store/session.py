@@ -6,13 +6,14 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from pymysql.err import MySQLError
 
 from orbit.domain.errors import InvariantViolation, OrbitError, OutcomeUnknown, Unavailable
 from orbit.domain.limits import SECOND_MS, UNKNOWN_COMMIT_RESOLVE_MS
-from orbit.store.connection import connect, drop
+from orbit.store.connection import READ_TIMEOUT_SECONDS, connect, drop
 from orbit.store.driver import DriverConnection
 from orbit.store.dsn import Dsn
 from orbit.store.failures import DEADLOCK, LOCK_TIMEOUT, Failure, classify, error_number
@@ -186,10 +187,14 @@ class Session:
 
 
 class Reader(Session):
-    """Runs reads on an autocommitting connection: no BEGIN, no COMMIT, each statement its own snapshot."""
+    """Runs reads on an autocommitting connection: no BEGIN, no COMMIT, each statement its own snapshot.
 
-    def __init__(self, dsn: Dsn, **options: Any) -> None:
-        super().__init__(dsn, connector=lambda address: connect(address, autocommit=True), **options)
+    A statement that takes longer than `read_timeout` seconds counts as a lost connection.
+    """
+
+    def __init__(self, dsn: Dsn, *, read_timeout: float = READ_TIMEOUT_SECONDS, **options: Any) -> None:
+        connector = partial(connect, read_timeout=read_timeout, autocommit=True)
+        super().__init__(dsn, connector=connector, **options)
 
     def run(self, work: Callable[[Tx], T]) -> T:
         """Run reads; a lost connection or contention reruns them, since nothing is written."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from orbit.domain.errors import InvariantViolation
 from orbit.store.driver import DriverConnection, Row, literal
@@ -49,6 +49,10 @@ class Read(Generic[T]):
 def read_in(sql: str, keys: Sequence[Any], parse: Callable[[Sequence[Row]], T]) -> Read[T]:
     """Return the read of rows whose key is in a list, the query's only parameter; an empty list asks nothing."""
     return Read(sql if keys else "", (list(keys),), parse)
+
+
+# The database's time, for a read that belongs to others: give it to `Tx.read_clock`.
+CLOCK: Final[Read[datetime]] = Read("SELECT UTC_TIMESTAMP(6)", (), lambda rows: rows[0][0])
 
 
 class Tx:

@@ -140,6 +140,10 @@ def test_doctor(cli: Cli) -> None:
     findings = cli.json("doctor")["findings"]
     assert {finding["state"] for finding in findings} == {"ok"}
     assert {finding["check"] for finding in findings} == {"settings", "database", "schema", "api"}
+    checked = {
+        finding["check"]: finding["text"] for finding in cli.json("doctor", "--invariants")["findings"]
+    }
+    assert "invariants hold" in checked["invariants"]
     assert "did you mean ORBIT_TOKEN?" in cli("doctor", ORBIT_TOKENN="x").stdout
     gone = cli("doctor", ORBIT_MYSQL_DSN="mysql://nobody:secret@127.0.0.1:1/orbit")
     assert gone.returncode == 1

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from orbit.localdb.instance import Instance, create
-from orbit.localdb.options import SMALL
 from orbit.store.session import Session
-from tests.support.database import chosen_flavour, migrate
+from tests.support.database import QUICK, chosen_flavour, migrate
 from tests.support.invariants import assert_sound
 from tests.support.processes import Site
 from tests.support.pulse import Pulse
@@ -20,7 +19,7 @@ from tests.support.tenants import Tenant, make_tenant
 @pytest.fixture(scope="session")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """A server that tests may kill, freeze and restart: its data outlives the process."""
-    instance = create(tmp_path_factory.mktemp("victim"), chosen_flavour(), settings=SMALL, say=print)
+    instance = create(tmp_path_factory.mktemp("victim"), chosen_flavour(), settings=QUICK, say=print)
     try:
         instance.start()
         migrate(instance.dsn())

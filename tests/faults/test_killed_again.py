@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
 import pytest
 
@@ -86,7 +87,7 @@ class Callers:
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._submit, daemon=True) for _ in range(CALLERS)]
 
-    def __enter__(self) -> Callers:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self

@@ -1,4 +1,4 @@
-"""C31: the server ends statements with 1213 or 1205; each background loop of each daemon waits, goes on and recovers."""
+"""C31: the server ends statements with 1213 or 1205; each daemon's loops wait and go on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-import pytest
 
 from orbit.domain.ids import new_id
 from orbit.domain.states import OnUnknown
@@ -33,19 +31,30 @@ WRITES = (
 )
 
 
+_REFUSE = """
+IF RAND() < 0.5 THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'refused by a test';
+ELSE SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'refused by a test'; END IF
+"""
+_SILENT_DISPATCHER = """
+INSERT INTO dispatchers (dispatcher_id, url, sessions, started_at, heartbeat_at)
+VALUES (%s, 'ws://x', 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) - INTERVAL %s SECOND)
+"""
+
+
 def payload(**fields: Any) -> bytes:
     return json.dumps(fields).encode()
 
 
 @contextmanager
-def refusing(server: Instance, number: int, *writes: tuple[str, str]) -> Iterator[None]:
-    """Let the server itself answer these writes with an error number, whoever makes them."""
+def refusing(server: Instance, *writes: tuple[str, str]) -> Iterator[None]:
+    """Let the server itself answer these writes with 1213 or 1205, as chance has it, whoever makes them."""
     database = server.dsn().database
     names = [f"{database}.refuse_{table}_{verb.lower()}" for table, verb in writes]
-    signal = f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}, MESSAGE_TEXT = 'refused by a test'"
     try:
         for name, (table, verb) in zip(names, writes, strict=True):
-            server.execute(f"CREATE TRIGGER {name} BEFORE {verb} ON {database}.{table} FOR EACH ROW {signal}")
+            server.execute(
+                f"CREATE TRIGGER {name} BEFORE {verb} ON {database}.{table} FOR EACH ROW {_REFUSE}"
+            )
         yield
     finally:
         for name in names:
@@ -63,24 +72,19 @@ def old_rows(direct: Pulse) -> Worker:
             "UPDATE worker_sessions SET ended_at = UTC_TIMESTAMP(6) - INTERVAL 2 DAY WHERE worker_ref = %s",
             (gone.worker_ref,),
         ),
-        (
-            "INSERT INTO dispatchers (dispatcher_id, url, sessions, started_at, heartbeat_at) VALUES"
-            " (%s, 'ws://x', 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) - INTERVAL %s SECOND)",
-            (new_id(), SILENT_SECONDS + 60),
-        ),
+        (_SILENT_DISPATCHER, (new_id(), SILENT_SECONDS + 60)),
     ]
     for sql, params in statements:
         direct.session.run(lambda tx, sql=sql, params=params: tx.execute(sql, params))  # type: ignore[misc]
     return gone
 
 
-@pytest.mark.parametrize("number", [1213, 1205])
 def test_every_loop_outlives_contention_c31(
-    site: Site, victim: Instance, home: Tenant, direct: Pulse, number: int
+    site: Site, victim: Instance, home: Tenant, direct: Pulse
 ) -> None:
-    """C31: each loop fails and is logged, no process ends, and afterwards everything that waited is done."""
+    """C31: each loop fails, tries after tries, and is logged; no process ends; then everything that waited is done."""
     gone = old_rows(direct)
-    with refusing(victim, number, ("dispatchers", "DELETE")):
+    with refusing(victim, ("dispatchers", "DELETE")):
         dispatcher, url = site.dispatch()
         dispatcher.await_event("loop_failed", loop="prune")
         worker, leaver = site.worker(home, url, capacity=1), site.worker(home, url, capacity=1)
@@ -90,7 +94,7 @@ def test_every_loop_outlives_contention_c31(
             worker, leaver = leaver, worker
         lapsed = direct.submit(handler="other", on_unknown=OnUnknown.RETRY)
         lapse(direct.session, direct.worker().claim_one(handlers=(("other", "1"),)).attempt_id)
-        with refusing(victim, number, *WRITES):
+        with refusing(victim, *WRITES):
             recover = site.recover()
             leaver.kill()
             late = direct.submit()
@@ -105,7 +109,7 @@ def test_every_loop_outlives_contention_c31(
             recover.await_event("loop_recovered", loop=loop)
     for loop in DISPATCH_LOOPS:
         dispatcher.await_event("loop_recovered", loop=loop)
-    with refusing(victim, number, ("attempts", "UPDATE")):
+    with refusing(victim, ("attempts", "UPDATE")):
         recover.await_event("loop_failed", loop="expire")
     recover.await_event("loop_recovered", loop="expire")
     eventually(lambda: direct.task(lapsed).state == "WAITING", within=20)

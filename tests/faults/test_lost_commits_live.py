@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -15,6 +17,7 @@ from tests.support.pulse import Pulse
 from tests.support.rawclient import RawClient, submit_body
 from tests.support.rows import lapse
 from tests.support.tenants import Tenant
+from tests.support.threads import together
 
 
 @pytest.fixture
@@ -41,6 +44,25 @@ def test_submits_over_http_f2_f3_f4(site: Site, home: Tenant, direct: Pulse, pro
         if first.status == 201:
             assert again.json["data"]["task"] == first.json["data"]["task"]
     assert direct.usage().unfinished == len(Loss)
+
+
+@pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER])
+def test_fifty_under_one_key_and_the_winner_is_cut_off_c22(
+    site: Site, home: Tenant, direct: Pulse, proxy: CommitProxy, loss: Loss
+) -> None:
+    """C22 F38: fifty submits under one key, half with another body; the first one's connection is cut at its COMMIT:
+    one 201, 200 for the same body, 409 for the other, no 5xx, one task."""
+    _, address = site.api(dsn=proxy.dsn)
+    client, key = RawClient(address, home.token_text, timeout=30), secrets.token_hex(8)
+    proxy.arm(loss, when=inserts("tasks"))
+    bodies = [submit_body(home.queue_id, payload={"n": n % 2}) for n in range(50)]
+    replies = together([partial(client.ask, "POST", "/v1/tasks", body, key=key) for body in bodies])
+    assert [lost.loss for lost in proxy.losses] == [loss]
+    assert Counter(reply.status for reply in replies) == {201: 1, 200: 24, 409: 25}
+    assert {reply.code for reply in replies} == {None, "IDEMPOTENCY_CONFLICT"}
+    (task,) = direct.rows("tasks", queue_id=home.queue_id)
+    accepted = {reply.json["data"]["task"]["id"] for reply in replies if reply.status < 300}
+    assert accepted == {task.task_id.hex()}
 
 
 @pytest.mark.parametrize("loss", [Loss.BEFORE, Loss.AFTER])

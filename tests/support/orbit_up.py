@@ -17,8 +17,7 @@ from typing import IO, Any
 
 from orbit.localdb.instance import create
 from orbit.localdb.launch import started
-from orbit.localdb.options import SMALL
-from tests.support.database import chosen_flavour
+from tests.support.database import QUICK, chosen_flavour
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_SECONDS = 90.0
@@ -58,7 +57,7 @@ class Up:
 def prepare_home(home: Path) -> None:
     """Make a home whose private database is of the flavour that this run tests, with small buffers."""
     home.mkdir(mode=0o700, exist_ok=True)
-    create(home / "database", chosen_flavour(), settings=SMALL)
+    create(home / "database", chosen_flavour(), settings=QUICK)
 
 
 def command(*arguments: str) -> list[str]:

@@ -161,7 +161,7 @@ class Site:
         process.await_event("ready")
         return process
 
-    def worker(  # noqa: PLR0913 - keyword options with defaults
+    def worker(
         self,
         tenant: Tenant,
         worker_url: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orbit.store.driver import Row
 from orbit.store.sql.batch import UpdateById
@@ -114,6 +114,9 @@ FROM attempts a JOIN tasks t ON t.task_id = a.task_id
 _HELD_BY_ID = _HELD + "WHERE a.attempt_id IN %s"
 _HELD_BY_TASK = _HELD + "WHERE a.task_id IN %s AND a.epoch = t.epoch AND a.lease_expires_at IS NOT NULL"
 
+_LOCK_LEASES = (
+    "SELECT attempt_id FROM attempts FORCE INDEX (uq_attempts_attempt_id) WHERE attempt_id IN %s FOR UPDATE"
+)
 _LEASES = """
 SELECT a.attempt_id, a.task_id, a.concurrency_token, a.lease_expires_at, a.epoch, a.state, a.session_id, a.worker_ref,
        a.lease_cap_at, t.cancel_requested_at
@@ -180,22 +183,29 @@ def update_attempts_ended(tx: Tx, ends: Mapping[bytes, AttemptEnd]) -> None:
     _END.run(tx, ends)
 
 
-def lock_leases(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, LeaseRow]:
-    """Lock attempts by id and read what their renewal is judged on. Locks: the attempt rows (rank 8, sorted)."""
-    if not attempt_ids:
-        return {}
-    tx.enter(Rank.ATTEMPT)
-    sql = "SELECT attempt_id FROM attempts FORCE INDEX (uq_attempts_attempt_id) WHERE attempt_id IN %s FOR UPDATE"
-    tx.rows(sql, (sorted(attempt_ids),))
-    return select_leases(tx, attempt_ids)
+def lock_leases(
+    tx: Tx, attempt_ids: Sequence[bytes], *reads: Read[Any]
+) -> tuple[dict[bytes, LeaseRow], list[Any]]:
+    """Lock attempts by id; return what their renewal is judged on, and what `reads` found after that.
+
+    One round trip, since a renewal that waits for a distant database may come too late.
+
+    Locks: the attempt rows (rank 8, sorted).
+    """
+    if attempt_ids:
+        tx.enter(Rank.ATTEMPT)
+        tx.write(_LOCK_LEASES, (sorted(attempt_ids),))
+    leases, *found = tx.gather(read_in(_LEASES, sorted(attempt_ids), _leases), *reads)
+    return leases, found
 
 
 def select_leases(tx: Tx, attempt_ids: Sequence[bytes]) -> dict[bytes, LeaseRow]:
     """Read the same without locks."""
-    if not attempt_ids:
-        return {}
-    rows = map(LeaseRow._make, tx.rows(_LEASES, (sorted(attempt_ids),)))
-    return {row.attempt_id: row for row in rows}
+    return tx.read(read_in(_LEASES, sorted(attempt_ids), _leases))
+
+
+def _leases(rows: Sequence[Row]) -> dict[bytes, LeaseRow]:
+    return {row[0]: LeaseRow._make(row) for row in rows}
 
 
 def update_leases(tx: Tx, leases: Mapping[bytes, AttemptLease]) -> None:

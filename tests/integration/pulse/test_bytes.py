@@ -7,10 +7,18 @@ import itertools
 import pytest
 
 from orbit.domain.errors import IdempotencyConflict
-from orbit.domain.limits import ERROR_MESSAGE_MAX_BYTES, OUTPUT_MAX_BYTES, PAYLOAD_MAX_BYTES, UINT64_MAX
+from orbit.domain.limits import (
+    ERROR_MESSAGE_MAX_BYTES,
+    HANDLER_MAX_CHARS,
+    OUTPUT_MAX_BYTES,
+    PAYLOAD_MAX_BYTES,
+    UINT64_MAX,
+)
 from orbit.domain.states import Outcome
+from orbit.localdb.instance import Instance
 from orbit.pulse.queries import ListTasks, read_task, read_tasks
-from tests.support.pulse import Pulse, Worker, repeated, succeeded
+from orbit.store.dsn import Dsn
+from tests.support.pulse import Pulse, Worker, pulse_of, repeated, succeeded
 from tests.support.rows import set_columns
 
 COMPOSED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
@@ -129,10 +137,42 @@ def test_an_error_message_of_four_byte_characters_is_kept(pulse: Pulse, worker: 
     assert pulse.attempt(held).error_message == message
 
 
-def test_strict_mode_is_the_sessions_own(pulse: Pulse) -> None:
-    """C36: whatever the server's default, a value that doesn't fit is an error, never cut."""
-    modes = pulse.session.run(lambda tx: tx.value("SELECT @@SESSION.sql_mode"))
-    assert "STRICT_ALL_TABLES" in modes
+def test_strict_mode_is_the_sessions_own(instance: Instance, dsn: Dsn, pulse: Pulse) -> None:
+    """C36: on a server that cuts what doesn't fit, for us it is an error."""
+    task_id = pulse.submit()
+    (default,) = instance.execute("SELECT @@GLOBAL.sql_mode")[0]
+    instance.execute("SET GLOBAL sql_mode = ''")
+    try:
+        with pulse_of(dsn, pulse.tenant) as own:
+            modes = own.session.run(lambda tx: tx.value("SELECT @@SESSION.sql_mode"))
+            assert "STRICT_ALL_TABLES" in modes
+            with pytest.raises(Exception, match="1406"):
+                set_columns(own.session, "tasks", {"handler": "h" * (HANDLER_MAX_CHARS + 1)}, task_id=task_id)
+    finally:
+        instance.execute(f"SET GLOBAL sql_mode = '{default}'")
+    assert pulse.task(task_id).handler == "work"
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "limit"),
+    [
+        ("task_payloads", "payload", PAYLOAD_MAX_BYTES),
+        ("attempt_outputs", "output", OUTPUT_MAX_BYTES),
+        ("late_evidence", "output", OUTPUT_MAX_BYTES),
+        ("tasks", "error_message", ERROR_MESSAGE_MAX_BYTES),
+        ("attempts", "error_message", ERROR_MESSAGE_MAX_BYTES),
+    ],
+)
+def test_columns_are_no_smaller_than_the_limits(pulse: Pulse, table: str, column: str, limit: int) -> None:
+    """C36: what passes the door fits, in bytes."""
+    room = pulse.session.run(
+        lambda tx: tx.value(
+            "SELECT character_octet_length FROM information_schema.columns"
+            " WHERE table_schema = DATABASE() AND table_name = %s AND column_name = %s",
+            (table, column),
+        )
+    )
+    assert room >= limit
     with pytest.raises(Exception, match="1406"):
         set_columns(
             pulse.session, "applications", {"name": "x" * 129}, application_id=pulse.tenant.application_id

@@ -218,6 +218,25 @@ def test_a_key_released_while_another_task_for_it_arrives_c02(dsn: Dsn, pulse: P
             assert held.task_id == command.task_id
 
 
+def test_a_result_meets_the_expiry_c19(dsn: Dsn, pulse: Pulse, worker: Worker) -> None:
+    """C19: 40 rounds on a lease that has just ended: the first decides, the other moves nothing."""
+    with Pulses(dsn, pulse.tenant, 2) as (one, other):
+        finisher = worker.on(one)
+        for _ in range(40):
+            task_id = pulse.submit(concurrency_key="k")
+            held = worker.run_one()
+            lapse(pulse.session, held.attempt_id)
+            finished, report = together(
+                [partial(finisher.finish, held), partial(other.expire, held.attempt_id)]
+            )
+            is_first = not isinstance(finished, OrbitError) and finished.disposition is Disposition.APPLIED
+            assert report.attempts == int(not is_first)
+            assert pulse.events(task_id) == ["SUCCEEDED" if is_first else "NEEDS_REVIEW"]
+            assert other.expire(held.attempt_id).attempts == 0
+    assert pulse.usage().active == 0
+    assert pulse.key("k").last_token == 80, "one claim and one release a round"
+
+
 def test_no_claim_and_no_start_after_a_pause_f40(dsn: Dsn, pulse: Pulse) -> None:
     """F40 C38: everything claimed or started was so before the pause committed; results still count."""
     pulse.submit_many(200)

@@ -435,6 +435,26 @@ def test_pause_stops_claims_and_starts_only(pulse: Pulse, worker: Worker) -> Non
     assert pulse.task(running).state == "SUCCEEDED"
 
 
+def test_what_falls_due_in_a_pause_waits_for_its_end_c38(pulse: Pulse, worker: Worker) -> None:
+    """C38: a delayed task and a retry after its backoff become ready in a pause, and run once each after it."""
+    retried = pulse.submit(retry=RetryPolicy(max_attempts=2, backoff=Backoff.FIXED, initial_ms=60_000))
+    succeeded(worker.finish(worker.run_one(), Outcome.RETRY))
+    delayed = pulse.submit(delay_ms=60_000)
+    set_columns(pulse.session, "queues", {"paused": 1}, queue_id=pulse.tenant.queue_id)
+    due = database_now(pulse.session)
+    for task_id in (retried, delayed):
+        set_columns(pulse.session, "tasks", {"available_at": due, "due_at": due}, task_id=task_id)
+    assert pulse.promote(retried, delayed) == 2
+    assert worker.claim(8) == ()
+    set_columns(pulse.session, "queues", {"paused": 0}, queue_id=pulse.tenant.queue_id)
+    held = worker.claim(8)
+    assert {one.task_id for one in held} == {retried, delayed}
+    for outcome in pulse.tick(*map(worker.starting, held)) + pulse.tick(*map(worker.finishing, held)):
+        succeeded(outcome)
+    assert pulse.events(retried) == pulse.events(delayed) == ["SUCCEEDED"]
+    assert (pulse.task(retried).attempts_used, pulse.task(delayed).attempts_used) == (2, 1)
+
+
 def test_the_rate_window_bounds_starts_and_claims_reserve_in_it(pulse: Pulse, worker: Worker) -> None:
     """Room for claims = rate - window count - leased unstarted; a lowered rate refuses Starts, which cost nothing."""
     set_columns(pulse.session, "queues", {"rate_per_second": 3}, queue_id=pulse.tenant.queue_id)

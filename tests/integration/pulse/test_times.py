@@ -70,6 +70,23 @@ def test_a_lease_ends_at_its_end(pulse: Pulse, worker: Worker, at: At, offset: t
     assert now.expire(to_expire.attempt_id).attempts == int(is_over)
 
 
+@pytest.mark.parametrize("share", [0.98, 1.0, 1.5])
+def test_a_result_at_the_leases_end_is_final_c19(pulse: Pulse, worker: Worker, at: At, share: float) -> None:
+    """C19: a handler that ends when its lease does, or later but unnoticed: recovery changes nothing afterwards."""
+    task_id = pulse.submit(concurrency_key="k")
+    held = worker.run_one()
+    attempt = pulse.attempt(held)
+    end = attempt.lease_expires_at
+    moment = attempt.leased_at + (end - attempt.leased_at) * share
+    assert succeeded(worker.on(at(moment)).finish(held)).task_state == "SUCCEEDED"
+    later = at(end + timedelta(hours=1))
+    found = later.session.run(lambda tx: find_expired(tx, EVERYBODY)).get(pulse.tenant.application_id)
+    assert found is None or held.attempt_id not in found.attempt_ids
+    assert later.expire(held.attempt_id).attempts == 0
+    assert (pulse.task(task_id).state, pulse.events(task_id)) == ("SUCCEEDED", ["SUCCEEDED"])
+    assert pulse.key("k").last_token == 2, "one claim and one release"
+
+
 @edges
 def test_a_delayed_task_is_due_at_its_time(pulse: Pulse, worker: Worker, at: At, offset: timedelta) -> None:
     """Due is <= now, for the search, the promotion, and the claim of what was promoted too early."""
