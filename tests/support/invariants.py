@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from orbit.pulse.invariants import Violation, check_invariants
+from orbit.store.connection import connect
 from orbit.store.dsn import Dsn
 from orbit.store.session import Session
 from orbit.store.transaction import Tx
@@ -30,7 +32,7 @@ def sound_database(request: pytest.FixtureRequest) -> Iterator[None]:
     if "dsn" not in request.fixturenames:
         yield
         return
-    session = Session(request.getfixturevalue("dsn"))
+    session = _patient(request.getfixturevalue("dsn"))
     try:
         before = set(session.run(lambda tx: tx.rows(_APPLICATIONS)))
         yield
@@ -44,7 +46,7 @@ def sound_database(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def assert_sound(dsn: Dsn) -> None:
     """Check every invariant in the whole of a database, for example one that a test has broken and started again."""
-    session = Session(dsn)
+    session = _patient(dsn)
     try:
         violations = session.run(check_invariants)
     finally:
@@ -60,6 +62,11 @@ def lapsed_attempts(tx: Tx, application_id: bytes, *, seconds: int) -> list[str]
 def stuck_tasks(tx: Tx, application_id: bytes, *, seconds: int) -> list[str]:
     """I10: return due tasks that wait although queue and key are free; right is none while workers are free."""
     return [str(row[0]) for row in tx.rows(_STUCK, (application_id, seconds))]
+
+
+def _patient(dsn: Dsn) -> Session:
+    """After a long storm a check of one invariant reads hundreds of thousands of tasks."""
+    return Session(dsn, connector=partial(connect, read_timeout=600.0))
 
 
 def _check(tx: Tx, application_ids: list[bytes]) -> list[Violation]:
