@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from orbit.domain.keys import NO_KEY
 from orbit.domain.priority import dispatch_at
-from orbit.store.sql.tasks import CLAIM_COLUMNS, ClaimRow, select_claimed
+from orbit.store.driver import Row
+from orbit.store.sql.tasks import CLAIM_COLUMNS, ClaimRow
 from orbit.store.transaction import Read, Tx
 
 
@@ -28,12 +29,12 @@ WHERE lane_id = %s AND ready = 1 ORDER BY lane_id, ready, dispatch_at, task_id L
 
 # The head task of each keyed lane whose key is free: one index lookup a lane. ORDER BY names the whole index, the equal
 # columns too: only then does MySQL stop at a lane's first entry instead of reading and sorting the lane.
-_KEYED = """(
-SELECT (
-    SELECT t.task_id FROM tasks t FORCE INDEX (ix_tasks_claim)
-    WHERE t.lane_id = l.lane_id AND t.ready = 1
-    ORDER BY t.lane_id, t.ready, t.dispatch_at, t.task_id LIMIT 1)
-FROM lanes l FORCE INDEX (ix_lanes_claim)
+_KEYED = f"""(
+SELECT {", ".join(f"t.{column}" for column in ClaimRow._fields)}
+FROM lanes l FORCE INDEX (ix_lanes_claim) STRAIGHT_JOIN tasks t FORCE INDEX (PRIMARY) ON t.task_id = (
+    SELECT h.task_id FROM tasks h FORCE INDEX (ix_tasks_claim)
+    WHERE h.lane_id = l.lane_id AND h.ready = 1
+    ORDER BY h.lane_id, h.ready, h.dispatch_at, h.task_id LIMIT 1)
 WHERE l.queue_id = %s AND l.handler_digest = %s AND l.claimable = 1 AND l.key_digest <> %s
 ORDER BY l.head_dispatch_at LIMIT %s)"""
 
@@ -58,9 +59,7 @@ def select_candidates(tx: Tx, sources: Sequence[LaneSource], *, keyed: bool) -> 
     if not sources:
         return []
     reads = [_keyless(sources), _keyed(sources)] if keyed else [_keyless(sources)]
-    candidates, *heads = tx.gather(*reads)
-    found = select_claimed(tx, [task_id for ids in heads for task_id in ids])
-    return sorted([*candidates, *found.values()], key=_order)
+    return sorted([row for rows in tx.gather(*reads) for row in rows], key=_order)
 
 
 def _order(row: ClaimRow) -> tuple[datetime, bytes]:
@@ -69,11 +68,13 @@ def _order(row: ClaimRow) -> tuple[datetime, bytes]:
 
 def _keyless(sources: Sequence[LaneSource]) -> Read[list[ClaimRow]]:
     params = [value for source in sources for value in (source.keyless_lane_id, source.limit)]
-    sql = " UNION ALL ".join([_KEYLESS] * len(sources))
-    return Read(sql, params, lambda rows: [ClaimRow._make(row) for row in rows])
+    return Read(" UNION ALL ".join([_KEYLESS] * len(sources)), params, _claim_rows)
 
 
-def _keyed(sources: Sequence[LaneSource]) -> Read[list[bytes]]:
+def _keyed(sources: Sequence[LaneSource]) -> Read[list[ClaimRow]]:
     params = [value for s in sources for value in (s.queue_id, s.handler_digest, NO_KEY, s.limit)]
-    sql = " UNION ALL ".join([_KEYED] * len(sources))
-    return Read(sql, params, lambda rows: [row[0] for row in rows if row[0] is not None])
+    return Read(" UNION ALL ".join([_KEYED] * len(sources)), params, _claim_rows)
+
+
+def _claim_rows(rows: Sequence[Row]) -> list[ClaimRow]:
+    return [ClaimRow._make(row) for row in rows]
