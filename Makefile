@@ -4,8 +4,6 @@ PYTHON ?= python3
 FLAVOUR ?= mysql
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-# Suites that need a database, as far as they are in the tree.
-SUITES := $(wildcard tests/localdb tests/integration tests/e2e tests/faults)
 UNIT := $(wildcard tests/unit tests/architecture sdk/tests)
 CODE := $(wildcard orbit sdk/orbit_sdk sdk/tests tests bench examples migrations bin/*)
 TYPED := $(sort $(dir $(wildcard orbit/*.py sdk/orbit_sdk/*.py bench/*.py tests/support/*.py tests/architecture/*.py tests/localdb/*.py)))
@@ -44,16 +42,27 @@ unit: setup ## unit and architecture tests, no database
 
 integration: setup ## tests on one private database (FLAVOUR=mysql or mariadb)
 	@$(BIN)/python -m orbit.localdb fetch --flavour $(FLAVOUR)
-	@$(MAKE) --no-print-directory suite-$(FLAVOUR)
+	@$(MAKE) --no-print-directory $(addprefix $(FLAVOUR)-,integration faults system)
 
 test: setup ## everything: unit, then the database suites on MySQL and on MariaDB
 	@$(BIN)/python -m orbit.localdb fetch
 	$(PYTEST) $(UNIT)
-	@$(MAKE) --no-print-directory -j2 suite-mysql suite-mariadb
+	@$(MAKE) --no-print-directory -j4 $(foreach flavour,mysql mariadb,$(addprefix $(flavour)-,integration faults system))
 
-# The database suites wait for leases and processes more than they compute, so that both flavours run side by side.
-suite-%:
-	@bash -c 'set -o pipefail; ORBIT_TEST_FLAVOUR=$* $(PYTEST) -q -m "not soak" $(SUITES) 2>&1 | sed -u "s/^/$* | /"'
+# The database suites wait for leases and processes more than they compute, so that they run side by side, each on a
+# server of its own; every line says whose it is.
+define suite
+@bash -c 'set -o pipefail; ORBIT_TEST_FLAVOUR=$(1) $(PYTEST) -q -m "not soak" $(2) 2>&1 | sed -u "s/^/$@ | /"'
+endef
+
+%-integration:
+	$(call suite,$*,tests/integration)
+
+%-faults:
+	$(call suite,$*,tests/faults)
+
+%-system:
+	$(call suite,$*,tests/e2e tests/localdb)
 
 soak: setup ## long scenarios at full length, with a report in build/soak
 	@mkdir -p build/soak
