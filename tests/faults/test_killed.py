@@ -83,8 +83,8 @@ def test_dispatcher_killed_between_claim_and_delivery_f9(site: Site, home: Tenan
 def test_everything_killed_and_started_again_f10_f11(site: Site, home: Tenant, direct: Pulse) -> None:
     """F10 F11 C10 I10: all processes die twice with work in flight; new ones finish it within its deadlines."""
     deadlines = {}
-    for n in range(16):
-        key = f"k{n % 4}" if n % 2 else None
+    for n in range(64):
+        key = f"k{n % 3}" if n % 8 == 0 else None
         task_id = direct.submit(
             payload=payload(ms=300),
             retry=AGAIN,
@@ -94,10 +94,10 @@ def test_everything_killed_and_started_again_f10_f11(site: Site, home: Tenant, d
         )
         deadlines[task_id] = direct.task(task_id).deadline_at
     for _ in range(2):
+        started = len(site.executions())
         crew = [site.recover(), site.recover()]
         dispatcher, url = site.dispatch()
         crew += [dispatcher, site.worker(home, url), site.worker(home, url)]
-        started = len(site.executions())
         eventually(lambda started=started: len(site.executions()) > started + 2, within=15)  # type: ignore[misc]
         for process in crew:
             process.kill()
