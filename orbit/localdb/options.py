@@ -32,7 +32,8 @@ _COMMON = {
 }
 _BY_FLAVOUR = {
     # No statement reads or writes files of the system.
-    Flavour.MYSQL: {"secure-file-priv": "NULL"},
+    # On few cores a COMMIT is quicker when it writes the redo log itself instead of waking a thread for it.
+    Flavour.MYSQL: {"secure-file-priv": "NULL", "innodb-log-writer-threads": "OFF"},
     # MySQL's default, and the only format it keeps.
     Flavour.MARIADB: {"binlog-format": "ROW"},
 }
