@@ -61,11 +61,12 @@ class EndReports:
         found = self._owned(command)
         if isinstance(found, OrbitError):
             return found
+        digest = command_digest("decline", [("epoch", command.epoch), ("reason", command.reason)])
         if (
             found.attempt_state == AttemptState.DECLINED
             and found.end_command_id == command.command_id.encode()
         ):
-            return Declined()
+            return Declined() if found.result_digest == digest else _reused()
         if found.ended_task_state is not None or found.session_id != command.session_id:
             return _stale()
         if found.attempt_state != AttemptState.LEASED:
@@ -77,6 +78,7 @@ class EndReports:
             task_state=following.state,
             available_at=following.available_at,
             command_id=command.command_id,
+            digest=digest,
         )
         return Declined()
 
@@ -112,7 +114,7 @@ class EndReports:
         ended = TaskState(held.ended_task_state)
         if held.end_command_id == command.command_id.encode():
             if held.result_digest != digest:
-                return IdempotencyConflict("the message id was used before with another result")
+                return _reused()
             # The group's first run committed without an answer: this is its own result.
             repeated = Disposition.APPLIED if self.tx.resolving else Disposition.DUPLICATE
             return Recorded(task_state=ended, disposition=repeated)
@@ -172,6 +174,10 @@ def _failure(command: FinishAttempt) -> Failure | None:
     if command.error_code is None:
         return None
     return Failure(code=command.error_code, message=command.error_message or "")
+
+
+def _reused() -> OrbitError:
+    return IdempotencyConflict("the message id was used before with other content")
 
 
 def _stale() -> OrbitError:

@@ -10,6 +10,7 @@ import pytest
 from orbit.domain.errors import (
     CancelRequested,
     DeadlineExceeded,
+    IdempotencyConflict,
     OrbitError,
     QueuePaused,
     RateLimited,
@@ -109,6 +110,17 @@ def test_decline_gives_everything_back_and_uses_no_attempt(
     assert task.available_at == attempt.ended_at + timedelta(seconds=pause)
     assert (task.ready, task.due_at) == ((1, None) if pause == 0 else (None, task.available_at))
     assert counts(pulse) == (1, 0, 0)
+
+
+def test_a_decline_is_repeated_by_its_content(pulse: Pulse, worker: Worker) -> None:
+    """The same decline again is answered alike; another reason under its message id is refused."""
+    pulse.submit()
+    held = worker.claim_one()
+    first = worker.declining(held, DeclineReason.BUSY)
+    succeeded(pulse.tick(first)[0])
+    succeeded(pulse.tick(first)[0])
+    other = worker.declining(held, DeclineReason.DRAINING, command_id=first.command_id)
+    assert isinstance(pulse.tick(other)[0], IdempotencyConflict)
 
 
 def test_a_started_attempt_cant_be_declined_and_an_unstarted_one_cant_be_finished(
