@@ -108,8 +108,9 @@ def test_recover_stops_with_an_expiry_in_hand_f49(
     site.dispatch()
     recover = site.recover()
     set_grace(direct.session)  # the beats that follow leave it alone
-    lapse(direct.session, held.attempt_id)
     with holding_application(site.dsn, home.application_id):
+        # Only now: were it ended before the hold, the dispatcher's promotion would be the one that waits.
+        lapse(direct.session, held.attempt_id)
         await_waiters(victim, 1, within=25)
         stop(recover, times)
         recover.await_event("stopping")
