@@ -2,6 +2,8 @@
 VENV ?= .venv
 PYTHON ?= python3
 FLAVOUR ?= mysql
+# How many database suites `make test` runs at a time.
+JOBS ?= 4
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 UNIT := $(wildcard tests/unit tests/architecture sdk/tests)
@@ -47,7 +49,7 @@ integration: setup ## tests on one private database (FLAVOUR=mysql or mariadb)
 test: setup ## everything: unit, then the database suites on MySQL and on MariaDB
 	@$(BIN)/python -m orbit.localdb fetch
 	$(PYTEST) $(UNIT)
-	@$(MAKE) --no-print-directory -j4 $(foreach flavour,mysql mariadb,$(addprefix $(flavour)-,integration faults system))
+	@$(MAKE) --no-print-directory -j$(JOBS) $(foreach flavour,mysql mariadb,$(addprefix $(flavour)-,integration faults system))
 
 # The database suites wait for leases and processes more than they compute, so that they run side by side, each on a
 # server of its own; every line says whose it is.
