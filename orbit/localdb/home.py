@@ -31,7 +31,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     is_port_fixed: bool
     socket: str
     settings: dict[str, str] = field(default_factory=dict)
-    is_provisioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

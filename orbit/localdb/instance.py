@@ -76,9 +76,17 @@ class Instance:
         return self.pid is not None
 
     def dsn(self, database: str = DATABASE) -> Dsn:
-        """Return the address for Orbit's processes: TCP, user `orbit`, all rights on databases named `orbit…`."""
+        """Return the address for Orbit's processes: user `orbit`, all rights on databases named `orbit…`.
+
+        It leads over the socket, which takes less of each round trip; without `unix_socket` it leads over TCP.
+        """
         return Dsn(
-            user=USER, password=self._home.password(), host="127.0.0.1", port=self.port, database=database
+            user=USER,
+            password=self._home.password(),
+            host="127.0.0.1",
+            port=self.port,
+            database=database,
+            unix_socket=self.socket,
         )
 
     def admin_dsn(self, database: str = "") -> Dsn:
@@ -187,11 +195,9 @@ class Instance:
         self._home.clear_traces(record.socket)
         log = ServerLog(self._home.log)
         log.begin()
-        command = [*self._server.command, *server_arguments(self._home, record)]
-        init_file = None
-        if not record.is_provisioned:
-            init_file = write_init_file(self._home, self.flavour)
-            command.append(f"--init-file={init_file}")
+        init_file = write_init_file(self._home, self.flavour)
+        arguments = server_arguments(self._home, record)
+        command = [*self._server.command, *arguments, f"--init-file={init_file}"]
         self._launcher = launcher = start_process(
             self._home,
             command,
@@ -205,9 +211,8 @@ class Instance:
             self.kill()
             raise
         finally:
-            if init_file is not None:
-                init_file.unlink(missing_ok=True)
-        self._home.write(msgspec.structs.replace(record, version=self._server.version, is_provisioned=True))
+            init_file.unlink(missing_ok=True)
+        self._home.write(msgspec.structs.replace(record, version=self._server.version))
 
     def _let_go(self) -> None:
         if self._launcher is not None:

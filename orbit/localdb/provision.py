@@ -44,7 +44,6 @@ def prepare(home: Home, server: Server, *, port: int, settings: Mapping[str, str
             is_port_fixed=port != 0,
             socket=known.socket if known else "",
             settings=dict(settings),
-            is_provisioned=known.is_provisioned if known else False,
         )
         home.write(record)
 
@@ -87,21 +86,22 @@ def create_data(home: Home, server: Server) -> None:
 
 
 def write_init_file(home: Home, flavour: Flavour) -> Path:
-    """Write the statements that the first start runs before it accepts anybody; return the file's path.
+    """Write the statements that each start runs before it accepts anybody; return the file's path.
 
-    Only `root@localhost` (the socket) and `orbit` remain; the latter may do everything in databases named `orbit…`.
-    Each statement stands on one line of its own, which is what servers accept.
+    Only `root@localhost` (the socket) and `orbit` (socket and loopback) remain; the latter may do everything in
+    databases named `orbit…`. Each statement stands on one line of its own, which is what servers accept; what is there
+    already stays as it is.
     """
-    account = f"'{USER}'@'127.0.0.1'"
-    statements = [
-        f"CREATE DATABASE IF NOT EXISTS `{DATABASE}` CHARACTER SET utf8mb4",
-        f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{home.password()}'",
-        f"GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account}",
-    ]
+    statements = [f"CREATE DATABASE IF NOT EXISTS `{DATABASE}` CHARACTER SET utf8mb4"]
+    for account in (f"'{USER}'@'localhost'", f"'{USER}'@'127.0.0.1'"):
+        statements += [
+            f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{home.password()}'",
+            f"GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account}",
+        ]
     if flavour is Flavour.MARIADB:
         # Its installer also makes root accounts for the host's name and addresses, without a password.
         others = "User = '' OR (User = 'root' AND Host <> 'localhost')"
         statements = [f"DELETE FROM mysql.global_priv WHERE {others}", "FLUSH PRIVILEGES", *statements]
-    file = home.root / "first-start.sql"
+    file = home.root / "start.sql"
     write_private(file, ";\n".join(statements) + ";\n")
     return file

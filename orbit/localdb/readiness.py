@@ -18,7 +18,7 @@ POLL_SECONDS = 0.05
 
 
 def wait_ready(has_ended: Callable[[], bool], log: ServerLog, *, admin: Dsn, user: Dsn) -> None:
-    """Return once root gets in over the socket and `user` over TCP.
+    """Return once root and `user` get in.
 
     Raises:
         PortTaken: the server ended because its port is in use.

@@ -58,7 +58,6 @@ def test_commits_are_durable_and_logs_bounded(own: Instance) -> None:
         "binlog_format": "ROW",
         "binlog_expire_logs_seconds": "3600",
         "max_binlog_size": "67108864",
-        "performance_schema": "1",
         "character_set_server": "utf8mb4",
         "time_zone": "+00:00",
         "innodb_buffer_pool_size": SMALL["innodb-buffer-pool-size"],
@@ -79,11 +78,11 @@ def test_only_this_machine_and_user_get_in(own: Instance) -> None:
 
 
 def test_no_account_is_left_that_nobody_asked_for(own: Instance) -> None:
-    """Beside the servers' own locked accounts there are root on the socket and orbit over loopback."""
+    """Beside the servers' own locked accounts there are root on the socket, and orbit there and over loopback."""
     accounts = own.execute(
         "SELECT User, Host FROM mysql.user WHERE User NOT LIKE 'mysql.%' AND User <> 'mariadb.sys'"
     )
-    assert sorted(accounts) == [("orbit", "127.0.0.1"), ("root", "localhost")]
+    assert sorted(accounts) == [("orbit", "127.0.0.1"), ("orbit", "localhost"), ("root", "localhost")]
 
 
 def test_the_user_owns_its_databases_and_nothing_else(own: Instance) -> None:
