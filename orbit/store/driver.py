@@ -6,14 +6,16 @@ docs/performance.md. Everything else (handshake, TLS, errors) stays the driver's
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pymysql.connections import Connection, MySQLResult
-from pymysql.constants import FIELD_TYPE, SERVER_STATUS
+from pymysql.constants import CR, FIELD_TYPE, SERVER_STATUS
 from pymysql.converters import escape_bytes, escape_string
+from pymysql.err import OperationalError
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
 Row = tuple[Any, ...]
@@ -66,6 +68,13 @@ else:
 
 class DriverConnection(_Base):
     """A connection whose results are read by `RowResult`."""
+
+    def connect(self, sock: socket.socket | None = None) -> None:
+        """Connect; unlike the driver, leave no open socket behind when a unix socket refuses."""
+        if sock is None and self.unix_socket:
+            sock = _open_unix_socket(self.unix_socket, self.connect_timeout)
+            self._secure = True  # nobody listens in between, so the password may be asked for as it is
+        super().connect(sock)
 
     def _read_query_result(self, unbuffered: bool = False) -> int:  # noqa: ARG002, FBT001, FBT002 - the driver's signature
         self._result: RowResult | None = None
@@ -144,13 +153,13 @@ class RowResult(MySQLResult):
         self.connection = None
 
     def _read_ok(self, payload: bytes) -> None:
-        self.affected_rows, position = _length(payload, 1)
-        self.insert_id, position = _length(payload, position)
+        self.affected_rows, position = read_length(payload, 1)
+        self.insert_id, position = read_length(payload, position)
         self.server_status = int.from_bytes(payload[position : position + 2], "little")
         self.has_next = bool(self.server_status & SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS)
 
     def _read_rows(self, connection: Any, first: bytes) -> None:
-        self.field_count, _ = _length(first, 0)
+        self.field_count, _ = read_length(first, 0)
         columns = self.field_count
         self._descriptions = [connection.read_payload() for _ in range(columns)]
         decoders = [_column_decoder(description) for description in self._descriptions]
@@ -168,6 +177,17 @@ class RowResult(MySQLResult):
         self.rows = rows
 
 
+def _open_unix_socket(path: Any, timeout: float | None) -> socket.socket:
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    opened.settimeout(timeout)
+    try:
+        opened.connect(path)
+    except OSError as error:
+        opened.close()
+        raise OperationalError(CR.CR_CONN_HOST_ERROR, f"Can't connect to {path} ({error})") from error
+    return opened
+
+
 def _column_decoder(description: bytes) -> Decoder | None:
     """Choose a decoder by a description's fixed tail: charset 2, length 4, type 1, flags 2, decimals 1, filler 2."""
     kind = description[-6]
@@ -177,7 +197,7 @@ def _column_decoder(description: bytes) -> Decoder | None:
     return None if charset == _BINARY_CHARSET else _decode_text
 
 
-def _length(payload: bytes, position: int) -> tuple[int, int]:
+def read_length(payload: bytes, position: int) -> tuple[int, int]:
     """Read a length-encoded number; return it and where it ends."""
     value = payload[position]
     if value < _LONG_LENGTH:

@@ -89,9 +89,8 @@ class Session:
                 connection = self._open()
                 tx = Tx(connection, resolving=tries.unknown)
                 result = work(tx)
-                tx.flush()
                 committing = True
-                connection.commit()
+                tx.commit()
             except MySQLError as error:
                 self._judge(error, tries, committing=committing)
                 continue

@@ -104,6 +104,11 @@ class Tx:
         pending, self._pending, self._pending_size = self._pending, [], 0
         return self._connection.send(pending) if pending else 0
 
+    def commit(self) -> None:
+        """Send what is left and the COMMIT behind it, in one round trip."""
+        pending, self._pending, self._pending_size = self._pending, [], 0
+        self._connection.send([*pending, "COMMIT"])
+
     def rows(self, sql: str, params: Sequence[Any] = ()) -> Sequence[Row]:
         """Run a query and return its rows. A list or tuple parameter renders as `(a, b, c)`."""
         self.execute(sql, params)

@@ -58,8 +58,9 @@ def test_frozen_inside_a_transaction_f12(site: Site, victim: Instance, home: Ten
         caller = threading.Thread(
             target=lambda: replies.append(client.ask("POST", "/v1/tasks", body, key="k"))
         )
-        in_submit = freeze_at(api_way, api, "INSERT INTO tasks")
-        in_claim = freeze_at(dispatch_way, dispatcher, "INSERT INTO attempts")
+        # The last reads under the lock: what is written travels with the COMMIT.
+        in_submit = freeze_at(api_way, api, "FROM receipts")
+        in_claim = freeze_at(dispatch_way, dispatcher, "FORCE INDEX (ix_tasks_claim)")
         task_id = other.submit(concurrency_key="k")
         caller.start()
         assert in_submit.wait(10)

@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from pymysql.constants import SERVER_STATUS
+
+from orbit.store.driver import read_length
 from orbit.store.dsn import Dsn
 from tests.support.tcpproxy import Direction, Link, TcpProxy
 
@@ -130,13 +133,16 @@ class CommitProxy(TcpProxy):
             return True
         text = packet[5:].decode("utf-8", "replace")
         self._before(text)
-        word = text.strip().rstrip(";").upper()
-        if word in ("COMMIT", "ROLLBACK"):
-            statements, stream.statements = tuple(stream.statements), []
-            return word == "ROLLBACK" or self._on_commit(link, stream, statements)
-        # Writes travel together; a semicolon inside a value only splits what a pattern looks at.
-        stream.statements.extend(text.split(";"))
-        return True
+        # Writes travel together, the last ones with the COMMIT; a semicolon inside a value only splits what a pattern
+        # looks at.
+        *writes, last = text.split(";")
+        stream.statements.extend(writes)
+        word = last.strip().upper()
+        if word not in ("COMMIT", "ROLLBACK"):
+            stream.statements.append(last)
+            return True
+        statements, stream.statements = tuple(stream.statements), []
+        return word == "ROLLBACK" or self._on_commit(link, stream, statements)
 
     def _on_commit(self, link: Link, stream: _Stream, statements: tuple[str, ...]) -> bool:
         loss = self._choose(statements)
@@ -151,6 +157,8 @@ class CommitProxy(TcpProxy):
         loss = stream.pending
         if loss is None:
             return True
+        if _says_more(packet):
+            return True  # A write that travelled with the COMMIT.
         stream.pending = None
         if len(packet) < 5 or packet[4] != OK_PACKET:
             return True  # The COMMIT failed: there is no success to lose.
@@ -179,6 +187,16 @@ class CommitProxy(TcpProxy):
         with self._struck:
             self.losses.append(Lost(loss=loss, statements=statements))
             self._struck.notify_all()
+
+
+def _says_more(packet: bytes) -> bool:
+    """Tell whether a packet is an OK after which further results of the same query follow."""
+    if len(packet) < 5 or packet[4] != OK_PACKET:
+        return False
+    _, position = read_length(packet, 5)
+    _, position = read_length(packet, position)
+    status = int.from_bytes(packet[position : position + 2], "little")
+    return bool(status & SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS)
 
 
 def writes(table: str) -> Callable[[Statements], bool]:
