@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol, TypeVar
@@ -33,7 +35,8 @@ Address = tuple[str, int]
 
 
 class HintKind(IntEnum):
-    """What was committed: new tasks, a cancel that a worker must learn of, or room: permits, keys, limits."""
+    """What was committed, or is about to be: new tasks, a cancel that a worker must learn of, or room: permits, keys,
+    limits."""
 
     SUBMIT = 1
     CANCEL = 2
@@ -108,21 +111,35 @@ class HintSender:
         self._wake = trio.Event()
         self._refreshed_at = -REFRESH_SECONDS
         self._refreshing = False
+        # For other threads: they can't ask for the event loop's time.
+        self._fresh_until = 0.0
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._sockets: dict[socket.AddressFamily, socket.socket] = {}
 
     def send(self, kind: HintKind, application_id: bytes) -> None:
         """Note that something was committed; the datagrams leave as soon as the event loop comes round."""
         self._pending.add(Hint(kind, application_hash(application_id)))
         self._wake.set()
 
+    def send_now(self, kind: HintKind, application_id: bytes) -> None:
+        """Send before this returns, from whatever thread; where the addresses are old, `run` sends it instead."""
+        if time.monotonic() < self._fresh_until:
+            self._deliver([Hint(kind, application_hash(application_id))])
+        elif self._token is not None:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self.send, kind, application_id)
+
     async def run(self) -> None:
         """Send until cancelled."""
+        self._token = trio.lowlevel.current_trio_token()
         with _socket(socket.AF_INET) as ipv4, _socket(socket.AF_INET6) as ipv6:
+            self._sockets = {socket.AF_INET: ipv4, socket.AF_INET6: ipv6}
             async with trio.open_nursery() as nursery:
                 while True:
                     await self._wake.wait()
                     self._wake = trio.Event()
                     hints, self._pending = self._pending, set()
-                    self._send_now(hints, ipv4, ipv6)
+                    self._deliver(hints)
                     if not self._refreshing and trio.current_time() - self._refreshed_at >= REFRESH_SECONDS:
                         self._refreshing = True
                         # Sent again with the fresh addresses: after an idle time the old ones may all be gone.
@@ -137,6 +154,7 @@ class HintSender:
             return
         finally:
             self._refreshed_at = trio.current_time()
+            self._fresh_until = time.monotonic() + REFRESH_SECONDS
             self._refreshing = False
         parsed = (
             parse_address(row.hint_address) for row in rows if row.hint_address not in (None, "", self._own)
@@ -147,13 +165,12 @@ class HintSender:
             self._wake.set()
         self._addresses = fresh
 
-    def _send_now(self, hints: Iterable[Hint], ipv4: socket.socket, ipv6: socket.socket) -> None:
+    def _deliver(self, hints: Iterable[Hint]) -> None:
         for data in map(encode_hint, hints):
             for address in self._addresses:
-                try:
-                    (ipv6 if ":" in address[0] else ipv4).sendto(data, address)
-                except OSError:
-                    continue  # full buffer or unreachable: a probe comes anyway
+                family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+                with suppress(OSError):  # full buffer, unreachable, shut down: a probe comes anyway
+                    self._sockets[family].sendto(data, address)
 
 
 class HintReceiver:

@@ -6,7 +6,6 @@ from orbit.api.caller import bearer_token
 from orbit.api.envelope import Reply, success
 from orbit.api.exchange import Exchange
 from orbit.api.route import Route
-from orbit.api.routes.tasks import is_ready
 from orbit.api.services import Services
 from orbit.api.shapes.batches import BatchAnswer, BatchBody, parse_batch, render_batch
 from orbit.domain.errors import (
@@ -18,7 +17,6 @@ from orbit.domain.errors import (
 )
 from orbit.domain.permissions import TASKS_SUBMIT
 from orbit.pulse.commands import SubmitTask, TaskAnswer
-from orbit.runtime.hints import HintKind
 
 
 async def submit_batch(services: Services, exchange: Exchange) -> Reply:
@@ -35,8 +33,6 @@ async def submit_batch(services: Services, exchange: Exchange) -> Reply:
     answers = await services.submits.run_many(application_id, commands) if commands else []
     outcomes = _in_order(parsed, answers)
     _refuse_whole(outcomes)
-    if any(isinstance(outcome, TaskAnswer) and is_ready(outcome) for outcome in outcomes):
-        services.hints.send(HintKind.SUBMIT, application_id)
     return success(exchange.request_id, 200, render_batch(outcomes))
 
 

@@ -39,8 +39,6 @@ _FILTERS = frozenset(
 async def submit_task(services: Services, exchange: Exchange) -> Reply:
     application_id, command = await receive_command(services, exchange, parse_submit)
     answer: TaskAnswer = await services.submits.run(application_id, command)
-    if is_ready(answer):
-        services.hints.send(HintKind.SUBMIT, application_id)
     return success(exchange.request_id, 200 if answer.deduplicated else 201, render_written(answer))
 
 
@@ -67,11 +65,6 @@ async def list_tasks(services: Services, exchange: Exchange) -> Reply:
     token, query = await receive_query(services, exchange, _parse_list)
     page = await services.read(lambda tx: read_tasks(tx, token, query))
     return success(exchange.request_id, 200, render_list(page))
-
-
-def is_ready(answer: TaskAnswer) -> bool:
-    """Tell whether a dispatcher could claim the task at once."""
-    return not answer.deduplicated and answer.task.available_at <= answer.task.created_at
 
 
 def _parse_list(exchange: Exchange) -> ListTasks:

@@ -7,6 +7,7 @@ import datetime as dt
 import ipaddress
 import json
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from orbit.runtime.setting_values import Address
 from orbit.store.dsn import Dsn, parse_dsn
 from orbit.store.session import Session
 from tests.support.api import Api, Connection, running_api, submit_body
+from tests.support.commitproxy import CommitProxy
 from tests.support.pulse import Pulse
 from tests.support.tenants import Tenant, make_credential
 
@@ -92,24 +94,54 @@ async def test_live_dispatchers_are_listed(api: Api, tenant: Tenant, session: Se
     assert (await api.get("/v1/dispatchers", reader)).code == "PERMISSION_DENIED"
 
 
-async def test_hints_follow_commits(api: Api, tenant: Tenant, session: Session, pulse: Pulse) -> None:
+async def test_a_submit_is_hinted_before_its_commit(
+    dsn: Dsn, tenant: Tenant, session: Session, pulse: Pulse
+) -> None:
+    """A dispatcher is told while the COMMIT is still on its way: its claim waits for the lock, not for the hint."""
+    receiver = await HintReceiver.open()
+    register(session, "ws://hinted.test:1", hints=receiver.address)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold(text: str) -> None:
+        if "INSERT INTO receipts" in text and "COMMIT" in text:
+            reached.set()
+            assert go_on.wait(20), "nobody let the COMMIT go"
+
+    with CommitProxy(dsn) as way, trio.fail_after(20):
+        async with running_api(way.dsn) as api, trio.open_nursery() as nursery:
+            await api.submit(tenant, "first")
+            await hint_for(receiver, tenant)
+            way.before_each(hold)
+            nursery.start_soon(api.submit, tenant, "second")
+            assert (await hint_for(receiver, tenant)).kind is HintKind.SUBMIT
+            await trio.to_thread.run_sync(reached.wait)
+            assert len(pulse.rows("tasks", application_id=tenant.application_id)) == 1
+            go_on.set()
+    assert len(pulse.rows("tasks", application_id=tenant.application_id)) == 2
+    receiver.close()
+
+
+async def hint_for(receiver: HintReceiver, tenant: Tenant) -> Hint:
+    """Return the next hint about the tenant's application."""
+    async for hint in receiver:
+        if hint.application == tenant.application_id[:8]:
+            return hint
+    raise AssertionError
+
+
+async def test_submits_and_cancels_are_hinted(
+    api: Api, tenant: Tenant, session: Session, pulse: Pulse
+) -> None:
     """A submit that is ready and a cancel that a worker must learn of are hinted; a delayed submit isn't."""
     receiver = await HintReceiver.open()
     register(session, "ws://hinted.test:1", hints=receiver.address)
-
-    async def next_hint() -> Hint:
-        async for hint in receiver:
-            if hint.application == tenant.application_id[:8]:
-                return hint
-        raise AssertionError
-
     with trio.fail_after(10):
         task = (await api.submit(tenant, "now")).data["task"]["id"]
-        assert (await next_hint()).kind is HintKind.SUBMIT
+        assert (await hint_for(receiver, tenant)).kind is HintKind.SUBMIT
         pulse.worker().run_one()
         await api.submit(tenant, "later", delay_ms=60_000)
         await api.post(f"/v1/tasks/{task}:cancel", tenant, {}, key="c")
-        assert (await next_hint()).kind is HintKind.CANCEL
+        assert (await hint_for(receiver, tenant)).kind is HintKind.CANCEL
     receiver.close()
 
 

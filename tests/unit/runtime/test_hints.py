@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from orbit.domain.errors import Unavailable
 from orbit.domain.ids import new_id
@@ -86,6 +87,26 @@ async def test_the_first_hint_arrives_although_no_address_was_known_yet() -> Non
             assert await anext(receiver) == Hint(HintKind.SUBMIT, application_id[:8])
         nursery.cancel_scope.cancel()
     receiver.close()
+
+
+async def test_a_hint_that_is_sent_now_waits_for_no_event_loop() -> None:
+    """With addresses that are known and fresh; the first one is sent by the loop, which reads them."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.1", 0))
+        peer.settimeout(5)
+        sender = HintSender(Registry(f"127.0.0.1:{peer.getsockname()[1]}"))
+        application_id = new_id()
+        sender.send_now(HintKind.SUBMIT, application_id)  # nothing runs yet: lost, and no harm done
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sender.run)
+            await trio.testing.wait_all_tasks_blocked()
+            sender.send_now(HintKind.CANCEL, application_id)
+            await trio.testing.wait_all_tasks_blocked()
+            assert decode_hint(peer.recv(64)) == Hint(HintKind.CANCEL, application_id[:8])
+            sender.send_now(HintKind.SUBMIT, application_id)
+            assert decode_hint(peer.recv(64)) == Hint(HintKind.SUBMIT, application_id[:8])
+            nursery.cancel_scope.cancel()
+        sender.send_now(HintKind.SUBMIT, application_id)  # the sockets are closed: the same
 
 
 async def test_what_is_sent_together_arrives_once_per_application_and_kind() -> None:
