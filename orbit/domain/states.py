@@ -96,6 +96,7 @@ UNFINISHED: Final = frozenset(TaskState) - TERMINAL
 # An attempt in one of these holds the queue's permit and, if keyed, its key.
 LIVE: Final = frozenset({AttemptState.LEASED, AttemptState.RUNNING})
 
+# Where a task may go from each state; an eager start is two moves of one commit.
 TASK_MOVES: Final[Mapping[TaskState, frozenset[TaskState]]] = {
     TaskState.WAITING: frozenset({TaskState.LEASED, TaskState.CANCELLED, TaskState.FAILED}),
     TaskState.LEASED: frozenset(
@@ -115,35 +116,3 @@ TASK_MOVES: Final[Mapping[TaskState, frozenset[TaskState]]] = {
     TaskState.FAILED: frozenset(),
     TaskState.CANCELLED: frozenset(),
 }
-
-ATTEMPT_MOVES: Final[Mapping[AttemptState, frozenset[AttemptState]]] = {
-    AttemptState.LEASED: frozenset(
-        {AttemptState.RUNNING, AttemptState.DECLINED, AttemptState.EXPIRED, AttemptState.CANCELLED}
-    ),
-    AttemptState.RUNNING: frozenset(
-        {
-            AttemptState.SUCCEEDED,
-            AttemptState.FAILED,
-            AttemptState.RETRYABLE,
-            AttemptState.UNKNOWN,
-            AttemptState.CANCELLED,
-        }
-    ),
-    AttemptState.SUCCEEDED: frozenset(),
-    AttemptState.FAILED: frozenset(),
-    AttemptState.RETRYABLE: frozenset(),
-    AttemptState.UNKNOWN: frozenset(),
-    AttemptState.DECLINED: frozenset(),
-    AttemptState.EXPIRED: frozenset(),
-    AttemptState.CANCELLED: frozenset(),
-}
-
-
-def may_move(current: TaskState, following: TaskState) -> bool:
-    """Tell whether a task may go from `current` to `following` (an eager start is two moves of one commit)."""
-    return following in TASK_MOVES[current]
-
-
-def may_attempt_move(current: AttemptState, following: AttemptState) -> bool:
-    """Tell whether an attempt may go from `current` to `following`."""
-    return following in ATTEMPT_MOVES[current]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from orbit.domain.states import TASK_MOVES
 from orbit.store.sql.invariant_check import NO_KEY_HEX, Check, task_text
 
 OLD_TRANSACTION_SECONDS: Final = 10
+_MOVES: Final = ", ".join(
+    f"('{state}', '{to}')" for state, moves in TASK_MOVES.items() for to in sorted(moves)
+)
 
 RECORDS: Final = (
     Check(
@@ -23,10 +27,10 @@ RECORDS: Final = (
         WHERE {r} AND r.body IS NULL AND NOT t.receipt_id <=> r.receipt_id""",
     ),
     Check(
-        "I7 nothing leaves a terminal state",
-        """SELECT CONCAT('task ', LOWER(HEX(e.resource_id)), ' went from ', e.from_state, ' to ', e.to_state)
+        "I7 a task moves only as the state table allows, and never out of a terminal state",
+        f"""SELECT CONCAT('task ', LOWER(HEX(e.resource_id)), ' went from ', e.from_state, ' to ', e.to_state)
         FROM namespaces n JOIN state_events e ON e.namespace_id = n.namespace_id
-        WHERE {n} AND e.resource_kind = 'task' AND e.from_state IN ('SUCCEEDED', 'FAILED', 'CANCELLED')""",
+        WHERE {{n}} AND e.resource_kind = 'task' AND (e.from_state, e.to_state) NOT IN ({_MOVES})""",
     ),
     Check(
         "I7 a finished task is as its last event says",

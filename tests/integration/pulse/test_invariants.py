@@ -130,8 +130,12 @@ CORRUPTIONS: list[tuple[str, str]] = [
         "UPDATE tasks SET receipt_id = REPEAT('r', 32) WHERE task_id = :ready",
     ),
     (
-        "I7 nothing leaves a terminal state",
+        "I7 a task moves only as the state table allows, and never out of a terminal state",
         "UPDATE state_events SET from_state = 'FAILED' WHERE resource_id = :done",
+    ),
+    (
+        "I7 a task moves only as the state table allows, and never out of a terminal state",
+        "UPDATE state_events SET from_state = 'WAITING' WHERE resource_id = :done",
     ),
     (
         "I7 a finished task is as its last event says",
