@@ -124,27 +124,7 @@ FROM attempts a JOIN tasks t ON t.task_id = a.task_id
 WHERE a.attempt_id IN %s
 """
 
-_START = UpdateById(
-    table="attempts",
-    index="uq_attempts_attempt_id",
-    key="attempt_id",
-    columns=AttemptStart._fields,
-    always="state = 'RUNNING'",
-)
-_END = UpdateById(
-    table="attempts",
-    index="uq_attempts_attempt_id",
-    key="attempt_id",
-    columns=AttemptEnd._fields,
-    always="lease_expires_at = NULL",
-)
-_LEASE = UpdateById(
-    table="attempts",
-    index="uq_attempts_attempt_id",
-    key="attempt_id",
-    columns=AttemptLease._fields,
-    always="",
-)
+_BY_ID = UpdateById(table="attempts", index="uq_attempts_attempt_id", key="attempt_id")
 
 
 def read_held(attempt_ids: Sequence[bytes]) -> Read[dict[bytes, HeldRow]]:
@@ -175,12 +155,12 @@ def insert_attempts(tx: Tx, attempts: Iterable[NewAttempt]) -> None:
 
 def update_attempts_started(tx: Tx, starts: Mapping[bytes, AttemptStart]) -> None:
     """Grant Starts. Locks: the attempt rows (rank 8, sorted)."""
-    _START.run(tx, starts)
+    _BY_ID.run(tx, AttemptStart._fields, starts, always="state = 'RUNNING'")
 
 
 def update_attempts_ended(tx: Tx, ends: Mapping[bytes, AttemptEnd]) -> None:
     """End attempts; the lease goes with the life. Locks: the attempt rows (rank 8, sorted)."""
-    _END.run(tx, ends)
+    _BY_ID.run(tx, AttemptEnd._fields, ends, always="lease_expires_at = NULL")
 
 
 def lock_leases(
@@ -210,7 +190,7 @@ def _leases(rows: Sequence[Row]) -> dict[bytes, LeaseRow]:
 
 def update_leases(tx: Tx, leases: Mapping[bytes, AttemptLease]) -> None:
     """Extend leases of rows that are locked and live."""
-    _LEASE.run(tx, leases)
+    _BY_ID.run(tx, AttemptLease._fields, leases)
 
 
 def select_live_of_workers(tx: Tx, worker_refs: Sequence[bytes]) -> list[bytes]:

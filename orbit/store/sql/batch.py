@@ -11,23 +11,27 @@ from orbit.store.transaction import Tx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateById:
-    """Sets `columns` of the rows of `table` found by `key`, through `index` (forced: small tables tempt the optimiser
-    to scan, and so to lock, everything). `always`, if not empty, is set on every row, e.g. `revision = revision + 1`.
+    """Changes rows of `table` found by `key`, through `index` (forced: small tables tempt the optimiser to scan, and so
+    to lock, everything).
     """
 
     table: str
     index: str
     key: str
-    columns: tuple[str, ...]
-    always: str
 
-    def run(self, tx: Tx, changes: Mapping[bytes, Sequence[Any]]) -> None:
-        """Apply `changes` (id to the columns' values). A value that all rows share is set plainly, others by CASE."""
+    def run(
+        self, tx: Tx, columns: Sequence[str], changes: Mapping[bytes, Sequence[Any]], *, always: str = ""
+    ) -> None:
+        """Set `columns` as `changes` says (id to the columns' values), and `always` on every row.
+
+        A value that all rows share is set plainly, others by CASE; `always` is an assignment like
+        `revision = revision + 1`.
+        """
         if not changes:
             return
         ids = sorted(changes)
-        parts, params = [self.always] if self.always else [], list[Any]()
-        for position, column in enumerate(self.columns):
+        parts, params = [always] if always else [], list[Any]()
+        for position, column in enumerate(columns):
             values = [changes[row_id][position] for row_id in ids]
             if all(value == values[0] for value in values):
                 parts.append(f"{column} = %s")

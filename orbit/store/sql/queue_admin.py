@@ -55,19 +55,14 @@ _TAKEN = """
 SELECT namespace_id, name FROM queues FORCE INDEX (uq_queues_namespace_id_name) WHERE (namespace_id, name) IN %s
 """
 
-_CONFIGURE = UpdateById(
-    table="queues",
-    index="PRIMARY",
-    key="queue_id",
-    columns=(
-        "paused",
-        "max_concurrency",
-        "rate_per_second",
-        "max_unfinished_tasks",
-        "revision",
-        "updated_at",
-    ),
-    always="",
+_BY_KEY = UpdateById(table="queues", index="PRIMARY", key="queue_id")
+_CONTROLS = (
+    "paused",
+    "max_concurrency",
+    "rate_per_second",
+    "max_unfinished_tasks",
+    "revision",
+    "updated_at",
 )
 
 
@@ -127,7 +122,7 @@ def update_queue_controls(tx: Tx, queues: Iterable[QueueAdminRow]) -> None:
         )
         for queue in queues
     }
-    _CONFIGURE.run(tx, controls)
+    _BY_KEY.run(tx, _CONTROLS, controls)
 
 
 def _view(row: Sequence[Any]) -> QueueAdminRow:

@@ -49,13 +49,7 @@ SELECT {_COLUMNS} FROM (
 JOIN queues q ON q.queue_id = a.queue_id JOIN queue_usage u ON u.queue_id = q.queue_id
 """
 
-_UPDATE_USAGE = UpdateById(
-    table="queue_usage",
-    index="PRIMARY",
-    key="queue_id",
-    columns=UsageValues._fields,
-    always="row_version = row_version + 1",
-)
+_USAGE_BY_ID = UpdateById(table="queue_usage", index="PRIMARY", key="queue_id")
 
 
 def read_queues(queue_ids: Sequence[bytes]) -> Read[list[QueueRow]]:
@@ -75,4 +69,4 @@ def select_queues(tx: Tx, queue_ids: Sequence[bytes]) -> dict[bytes, QueueRow]:
 
 def update_usage(tx: Tx, usage: Mapping[bytes, UsageValues]) -> None:
     """Store the counters of queues. Locks: the usage rows (rank 4, sorted)."""
-    _UPDATE_USAGE.run(tx, usage)
+    _USAGE_BY_ID.run(tx, UsageValues._fields, usage, always="row_version = row_version + 1")

@@ -108,20 +108,7 @@ TASK_COLUMNS = ", ".join(TaskRow._fields)
 
 CLAIM_COLUMNS = ", ".join(ClaimRow._fields)
 
-_END = UpdateById(
-    table="tasks",
-    index="PRIMARY",
-    key="task_id",
-    columns=TaskEnd._fields,
-    always="revision = revision + 1, ready = NULL, due_at = NULL, unstarted_deadline_at = NULL",
-)
-_RETURN = UpdateById(
-    table="tasks",
-    index="PRIMARY",
-    key="task_id",
-    columns=TaskReturn._fields,
-    always="revision = revision + 1, state = 'WAITING'",
-)
+_BY_ID = UpdateById(table="tasks", index="PRIMARY", key="task_id")
 
 _LEASE = """
 UPDATE tasks FORCE INDEX (PRIMARY)
@@ -180,12 +167,17 @@ def select_claimed(tx: Tx, task_ids: Sequence[bytes]) -> dict[bytes, ClaimRow]:
 
 def update_ended(tx: Tx, ends: Mapping[bytes, TaskEnd]) -> None:
     """Store ends. Locks: the task rows (rank 7, sorted)."""
-    _END.run(tx, ends)
+    _BY_ID.run(
+        tx,
+        TaskEnd._fields,
+        ends,
+        always="revision = revision + 1, ready = NULL, due_at = NULL, unstarted_deadline_at = NULL",
+    )
 
 
 def update_returned(tx: Tx, returns: Mapping[bytes, TaskReturn]) -> None:
     """Store returns to WAITING. Locks: the task rows (rank 7, sorted)."""
-    _RETURN.run(tx, returns)
+    _BY_ID.run(tx, TaskReturn._fields, returns, always="revision = revision + 1, state = 'WAITING'")
 
 
 def update_leased(tx: Tx, task_ids: Sequence[bytes]) -> None:
