@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -50,13 +50,12 @@ class Results:
 
     def flush(self, tx: Tx) -> None:
         """Append result and state events. Locks: stream rows (rank 9, sorted)."""
-        by_namespace: dict[bytes, list[TaskResult]] = defaultdict(list)
+        following = allocate_sequences(tx, Counter(row.namespace_id for row in self.rows))
+        events = []
         for row in self.rows:
-            by_namespace[row.namespace_id].append(row)
-        for namespace_id in sorted(by_namespace):
-            rows = by_namespace[namespace_id]
-            first = allocate_sequences(tx, namespace_id, len(rows))
-            insert_result_events(tx, [_result_event(row, first + i, tx.now) for i, row in enumerate(rows)])
+            events.append(_result_event(row, following[row.namespace_id], tx.now))
+            following[row.namespace_id] += 1
+        insert_result_events(tx, events)
         insert_state_events(tx, [_state_event(row, tx.now) for row in self.rows])
 
 

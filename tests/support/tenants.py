@@ -58,6 +58,17 @@ def make_tenant(
         sql.insert_namespace(tx, sql.NamespaceRow(namespace_id, application_id, "main", "test", "ACTIVE"))
 
     session.run(work)
+    return _tenant(session, application_id, namespace_id, limits)
+
+
+def make_sibling(session: Session, tenant: Tenant) -> Tenant:
+    """Make one more namespace of the tenant's application, with a queue and a credential of its own."""
+    return _tenant(session, tenant.application_id, make_namespace(session, tenant.application_id), None)
+
+
+def _tenant(
+    session: Session, application_id: bytes, namespace_id: bytes, limits: QueueLimits | None
+) -> Tenant:
     queue_id = make_queue(session, application_id, namespace_id, limits=limits)
     token, text = make_credential(session, application_id, namespace_id)
     return Tenant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -30,15 +30,25 @@ class StateEventRow(NamedTuple):
     occurred_at: datetime
 
 
-def allocate_sequences(tx: Tx, namespace_id: bytes, count: int) -> int:
-    """Take the stream row's lock, last of all, and return the first of `count` consecutive numbers (rank 9)."""
+def allocate_sequences(tx: Tx, counts: Mapping[bytes, int]) -> dict[bytes, int]:
+    """Return for each namespace the first of so many consecutive numbers.
+
+    Locks: the stream rows (rank 9, sorted), last of all.
+    """
+    if not counts:
+        return {}
     tx.enter(Rank.STREAM)
+    ids = sorted(counts)
+    branches = " ".join(["WHEN %s THEN %s"] * len(ids))
     tx.write(
-        "UPDATE namespace_streams SET last_sequence = last_sequence + %s WHERE namespace_id = %s",
-        (count, namespace_id),
+        f"UPDATE namespace_streams FORCE INDEX (PRIMARY)"
+        f" SET last_sequence = last_sequence + CASE namespace_id {branches} END WHERE namespace_id IN %s",
+        [*(value for namespace_id in ids for value in (namespace_id, counts[namespace_id])), ids],
     )
-    last = tx.value("SELECT last_sequence FROM namespace_streams WHERE namespace_id = %s", (namespace_id,))
-    return int(last) - count + 1
+    rows = tx.rows(
+        "SELECT namespace_id, last_sequence FROM namespace_streams WHERE namespace_id IN %s", (ids,)
+    )
+    return {row[0]: int(row[1]) - counts[row[0]] + 1 for row in rows}
 
 
 def insert_result_events(tx: Tx, rows: Iterable[ResultEventRow]) -> None:

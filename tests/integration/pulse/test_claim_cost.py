@@ -23,7 +23,7 @@ from tests.support.lockwait import connection_id, locked_rows
 from tests.support.pulse import HANDLER, Pulse, Worker, succeeded
 from tests.support.rows import lapse
 from tests.support.statements import Recorder, hooked
-from tests.support.tenants import Tenant, make_tenant
+from tests.support.tenants import Tenant, make_sibling, make_tenant
 
 BACKLOG = 10_000
 BLOCKED = 5_000
@@ -121,6 +121,29 @@ def test_statements_dont_grow_with_the_group(
     one = course(pulse, worker, 1, keyed=keyed)
     many = course(pulse, worker, GROUP, keyed=keyed)
     assert {step: many[step] for step in one if abs(many[step] - one[step]) > 2} == {}, one
+
+
+def test_results_of_several_namespaces_cost_what_those_of_one_do(session: Session, pulse: Pulse) -> None:
+    """One tick ends a task in each of four namespaces; every namespace's own numbers go on without a gap."""
+    tenants = [pulse.tenant, *(make_sibling(session, pulse.tenant) for _ in range(3))]
+    pulses = [Pulse(session, tenant) for tenant in tenants]
+    costs = Costs(session)
+    for step, members in (("one", pulses[:1]), ("all", pulses)):
+        ends = []
+        for own in members:
+            worker = own.worker()
+            own.submit()
+            ends.append(worker.finishing(worker.run_one()))
+        with costs.of(step):
+            finished = pulse.tick(*ends)
+        for outcome in finished:
+            succeeded(outcome)
+    assert costs.found["all"] == costs.found["one"]
+    numbered = [
+        sorted(row.sequence for row in own.rows("result_events", namespace_id=own.tenant.namespace_id))
+        for own in pulses
+    ]
+    assert numbered == [[1, 2], [1], [1], [1]]
 
 
 @pytest.mark.parametrize(("handler", "per_task"), [("work", 1), ("keyed", 1)])

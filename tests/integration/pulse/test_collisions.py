@@ -112,7 +112,7 @@ def test_a_lock_of_a_lower_rank_after_a_higher_one_is_refused(
     locks: dict[str, Any] = {
         "application": lambda: lock_application(tx, pulse.tenant.application_id),
         "attempts": lambda: lock_leases(tx, [new_id()]),
-        "streams": lambda: allocate_sequences(tx, pulse.tenant.namespace_id, 1),
+        "streams": lambda: allocate_sequences(tx, {pulse.tenant.namespace_id: 1}),
     }
     with pytest.raises(InvariantViolation, match="rank"):
         locks[then]()
