@@ -8,7 +8,6 @@ from typing import Final
 from orbit.api.exchange import Exchange
 from orbit.domain.errors import InvalidArgument, Unauthenticated
 from orbit.domain.keys import check_idempotency_key
-from orbit.domain.tokens import parse_token
 from orbit.kernel.caller import Token
 from orbit.kernel.identity import read_caller
 from orbit.runtime.database import Database
@@ -22,14 +21,10 @@ def bearer_token(exchange: Exchange) -> Token:
     Raises: Unauthenticated without a well-formed one.
     """
     try:
-        text = exchange.header(b"authorization", "Authorization")
+        value = exchange.header(b"authorization", "Authorization")
     except InvalidArgument:
         raise Unauthenticated("more than one Authorization header") from None
-    scheme, _, credentials = (text or "").partition(" ")
-    parsed = parse_token(credentials.strip()) if scheme.lower() == "bearer" else None
-    if parsed is None:
-        raise Unauthenticated("a bearer token is required")
-    return Token(credential_id=parsed[0], digest=parsed[1])
+    return Token.of_header(value)
 
 
 def idempotency_key(exchange: Exchange) -> str:

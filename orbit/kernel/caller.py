@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from orbit.domain.digest import receipt_id
-from orbit.domain.errors import NotFound, PermissionDenied
+from orbit.domain.errors import NotFound, PermissionDenied, Unauthenticated
 from orbit.domain.permissions import Scope
+from orbit.domain.tokens import parse_token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +17,15 @@ class Token:
 
     credential_id: bytes
     digest: bytes
+
+    @classmethod
+    def of_header(cls, value: str | None) -> Self:
+        """Return the token of an Authorization header; `Unauthenticated` unless it is a well-formed bearer token."""
+        scheme, _, credentials = (value or "").partition(" ")
+        parsed = parse_token(credentials.strip()) if scheme.lower() == "bearer" else None
+        if parsed is None:
+            raise Unauthenticated("a bearer token is required")
+        return cls(credential_id=parsed[0], digest=parsed[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from orbit.domain.errors import InvalidArgument, NotFound, OrbitError, Unauthent
 from orbit.domain.ids import id_text, new_id
 from orbit.domain.permissions import WORKERS_CONNECT
 from orbit.domain.strictjson import encode
-from orbit.domain.tokens import parse_token
 from orbit.kernel.caller import Caller, Token
 from orbit.kernel.identity import read_caller
 from orbit.runtime.database import Database
@@ -27,7 +26,6 @@ from orbit.scheduler.wire import Wire
 from orbit.store.failures import DriverError
 
 CONNECTIONS_MAX: Final = 4_096
-_BEARER: Final = b"bearer "
 
 
 async def open_listeners(
@@ -109,11 +107,9 @@ class Listener:
 
 def _token(request: WebSocketRequest) -> Token:
     values = [value for name, value in request.headers if name.lower() == b"authorization"]
-    if len(values) == 1 and values[0][: len(_BEARER)].lower() == _BEARER:
-        parsed = parse_token(values[0][len(_BEARER) :].strip().decode("latin-1"))
-        if parsed is not None:
-            return Token(credential_id=parsed[0], digest=parsed[1])
-    raise Unauthenticated("a bearer token is required")
+    if len(values) > 1:
+        raise Unauthenticated("more than one Authorization header")
+    return Token.of_header(values[0].decode("latin-1") if values else None)
 
 
 async def _reject(request: WebSocketRequest, error: OrbitError) -> None:
