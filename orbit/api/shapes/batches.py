@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -75,7 +75,14 @@ class BatchAnswer(Answer, frozen=True, kw_only=True):
     items: list[BatchAnswerItem]
 
 
+class _Keyed(msgspec.Struct, frozen=True):
+    """As much of a malformed item as tells whether another one has its key."""
+
+    idempotency_key: str
+
+
 _item_decoder = msgspec.json.Decoder(BatchItem)
+_key_decoder = msgspec.json.Decoder(_Keyed)
 
 
 def parse_batch(token: Token, body: bytes) -> list[SubmitTask | OrbitError]:
@@ -83,8 +90,9 @@ def parse_batch(token: Token, body: bytes) -> list[SubmitTask | OrbitError]:
 
     Raises: InvalidArgument for a body that isn't strict JSON, holds no or too many items, or a key twice.
     """
-    items = [_decode_item(raw) for raw in decode(body, _Items, around=3).items]
-    _refuse_repeated_keys(items)
+    raw_items = decode(body, _Items, around=3).items
+    items = [_decode_item(raw) for raw in raw_items]
+    _refuse_repeated_keys(map(_key_of, raw_items, items))
     return [_build(token, item) if isinstance(item, BatchItem) else item for item in items]
 
 
@@ -104,14 +112,23 @@ def _decode_item(raw: Raw) -> BatchItem | InvalidArgument:
     return item
 
 
-def _refuse_repeated_keys(items: Sequence[BatchItem | InvalidArgument]) -> None:
-    keys: set[str] = set()
-    for index, item in enumerate(items):
-        if not isinstance(item, BatchItem):
-            continue
-        if item.idempotency_key in keys:
+def _key_of(raw: Raw, item: BatchItem | InvalidArgument) -> str | None:
+    """Return an item's key, also that of one which is refused for something else."""
+    if isinstance(item, BatchItem):
+        return item.idempotency_key
+    try:
+        return _key_decoder.decode(raw).idempotency_key
+    except msgspec.ValidationError:
+        return None
+
+
+def _refuse_repeated_keys(keys: Iterable[str | None]) -> None:
+    seen: set[str] = set()
+    for index, key in enumerate(keys):
+        if key in seen:
             raise InvalidArgument("appears twice in the batch", field=f"items[{index}].idempotency_key")
-        keys.add(item.idempotency_key)
+        if key is not None:
+            seen.add(key)
 
 
 def _build(token: Token, item: BatchItem) -> SubmitTask | OrbitError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from orbit.domain.ids import new_id
 from orbit.domain.permissions import TASKS_READ
 from orbit.store.session import Session
@@ -56,10 +58,15 @@ async def test_single_and_batch_replay_each_other(api: Api, tenant: Tenant) -> N
     assert conflict.data["items"][0]["error"]["code"] == "IDEMPOTENCY_CONFLICT"
 
 
-async def test_a_key_twice_refuses_the_batch(api: Api, tenant: Tenant) -> None:
-    """400, and nothing of the batch is stored."""
-    refused = await send(api, tenant, item(tenant, "a"), item(tenant, "b"), item(tenant, "a"))
-    assert (refused.status, refused.field) == (400, "items[2].idempotency_key")
+@pytest.mark.parametrize("fault", [{}, {"priority": 10}, {"colour": "red"}, {"handler": ""}])
+async def test_a_key_twice_refuses_the_batch(api: Api, tenant: Tenant, fault: dict[str, Any]) -> None:
+    """400, and nothing of the batch is stored; also when one of the two items has another fault."""
+    for items in (
+        [item(tenant, "a"), item(tenant, "b"), item(tenant, "a", **fault)],
+        [item(tenant, "a", **fault), item(tenant, "b"), item(tenant, "a")],
+    ):
+        refused = await send(api, tenant, *items)
+        assert (refused.status, refused.field) == (400, "items[2].idempotency_key")
     assert (await api.submit(tenant, "a")).status == 201
 
 
