@@ -67,8 +67,13 @@ def _submit_and_tell(
     Their claim then waits for the application's lock instead of for the answer to the COMMIT and the way of the hint.
     """
     outcomes = submit_tasks(tx, application_id, commands)
-    if any(isinstance(outcome, TaskAnswer) and _is_ready(outcome) for outcome in outcomes):
-        hints.send_now(HintKind.SUBMIT, application_id)
+    queue_ids = {
+        outcome.task.queue_id
+        for outcome in outcomes
+        if isinstance(outcome, TaskAnswer) and _is_ready(outcome)
+    }
+    if queue_ids:
+        hints.send_now(HintKind.SUBMIT, application_id, queue_ids)
     return outcomes
 
 

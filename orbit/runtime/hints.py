@@ -1,7 +1,7 @@
 """Wake-up hints: lossy datagrams from the process that committed to the live dispatchers (01-architecture "Waking up").
 
-A hint is 16 bytes: magic (4), kind (1), padding (3), the first 8 bytes of the application id. It carries no
-authority and nothing depends on its arrival: it only makes the next probe come sooner.
+A hint is 16 bytes: magic (4), kind (1), the last 3 bytes of the queue id or zeros for all queues, the first 8 bytes of
+the application id. It carries no authority and nothing depends on its arrival: it only makes a claim come sooner.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import errno
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -26,8 +26,12 @@ T = TypeVar("T")
 HINT_BYTES: Final = 16
 REFRESH_SECONDS: Final = 2.0
 _MAGIC: Final = b"orb1"
+# Beyond this many queues in one transaction its hint speaks of all.
+HINTED_QUEUES_MAX: Final = 4
 _APPLICATION_BYTES: Final = 8
-_LAYOUT = struct.Struct(f">4sB3x{_APPLICATION_BYTES}s")
+_QUEUE_BYTES: Final = 3
+_ALL_QUEUES: Final = bytes(_QUEUE_BYTES)
+_LAYOUT = struct.Struct(f">4sB{_QUEUE_BYTES}s{_APPLICATION_BYTES}s")
 # What a peer that just went away makes of a datagram socket; the next datagram may be fine.
 _PASSING = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})
 
@@ -45,10 +49,15 @@ class HintKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """One wake-up; `application` is the first 8 bytes of the application id."""
+    """One wake-up; `application` is the first 8 bytes of the application id, `queue` the last 3 of a queue's."""
 
     kind: HintKind
     application: bytes
+    queue: bytes = _ALL_QUEUES
+
+    def concerns(self, queue_hashes: Collection[bytes]) -> bool:
+        """Tell whether it speaks of one of these queues, or of all."""
+        return self.queue == _ALL_QUEUES or self.queue in queue_hashes
 
 
 class Reads(Protocol):
@@ -62,18 +71,31 @@ def application_hash(application_id: bytes) -> bytes:
     return application_id[:_APPLICATION_BYTES]
 
 
+def queue_hash(queue_id: bytes) -> bytes:
+    """Return the 3 bytes by which hints name a queue."""
+    return queue_id[-_QUEUE_BYTES:]
+
+
+def hints_of(kind: HintKind, application_id: bytes, queue_ids: Collection[bytes] = ()) -> list[Hint]:
+    """Return a hint for each of a few queues, one for all queues where none or many are named."""
+    application = application_hash(application_id)
+    if not 0 < len(queue_ids) <= HINTED_QUEUES_MAX:
+        return [Hint(kind, application)]
+    return [Hint(kind, application, queue_hash(queue_id)) for queue_id in queue_ids]
+
+
 def encode_hint(hint: Hint) -> bytes:
-    return _LAYOUT.pack(_MAGIC, hint.kind, hint.application)
+    return _LAYOUT.pack(_MAGIC, hint.kind, hint.queue, hint.application)
 
 
 def decode_hint(data: bytes) -> Hint | None:
     """Return the hint of a datagram, None for anything else."""
     if len(data) != HINT_BYTES:
         return None
-    magic, kind, application = _LAYOUT.unpack(data)
+    magic, kind, queue, application = _LAYOUT.unpack(data)
     if magic != _MAGIC or kind not in set(HintKind):
         return None
-    return Hint(HintKind(kind), application)
+    return Hint(HintKind(kind), application, queue)
 
 
 def parse_address(text: str) -> Address | None:
@@ -118,16 +140,20 @@ class HintSender:
 
     def send(self, kind: HintKind, application_id: bytes) -> None:
         """Note that something was committed; the datagrams leave as soon as the event loop comes round."""
-        self._pending.add(Hint(kind, application_hash(application_id)))
-        self._wake.set()
+        self._note(hints_of(kind, application_id))
 
-    def send_now(self, kind: HintKind, application_id: bytes) -> None:
-        """Send before this returns, from whatever thread; where the addresses are old, `run` sends it instead."""
+    def send_now(self, kind: HintKind, application_id: bytes, queue_ids: Collection[bytes] = ()) -> None:
+        """Send before this returns, from whatever thread; where the addresses are old, `run` sends instead."""
+        hints = hints_of(kind, application_id, queue_ids)
         if time.monotonic() < self._fresh_until:
-            self._deliver([Hint(kind, application_hash(application_id))])
+            self._deliver(hints)
         elif self._token is not None:
             with suppress(trio.RunFinishedError):
-                self._token.run_sync_soon(self.send, kind, application_id)
+                self._token.run_sync_soon(self._note, hints)
+
+    def _note(self, hints: Iterable[Hint]) -> None:
+        self._pending.update(hints)
+        self._wake.set()
 
     async def run(self) -> None:
         """Send until cancelled."""

@@ -114,7 +114,7 @@ class Application:
         if self._resumes or self._finishes or self._declines or self._starts or self._due:
             return True
         return not self.is_stopping and any(
-            pool.is_wanted and pool.not_before <= now and pool.has_room() for pool in self.pools.values()
+            pool.is_due(now) and pool.has_room() for pool in self.pools.values()
         )
 
     @property
@@ -200,7 +200,7 @@ class Application:
         """Claim for pools that are known to have work, and for those that this tick gives seats back to."""
         found = []
         for pool in rotated(list(self.pools.values()), self._turn):
-            if (pool.is_wanted and pool.not_before <= now) or not freed.keys().isdisjoint(pool.sessions):
+            if pool.is_due(now) or not freed.keys().isdisjoint(pool.sessions):
                 seats = pool.seats(freed)
                 if seats:
                     found.append((pool, seats))

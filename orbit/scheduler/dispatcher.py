@@ -13,6 +13,7 @@ from orbit.pulse.commands import Assignment
 from orbit.pulse.session_commands import OpenSession
 from orbit.pulse.sessions import open_sessions
 from orbit.runtime.database import Groups
+from orbit.runtime.hints import Hint, application_hash
 from orbit.scheduler import commands, messages, replies
 from orbit.scheduler.application import RESULT_BYTES, Application, Tick, Waiting
 from orbit.scheduler.databases import Databases
@@ -87,26 +88,28 @@ class Dispatcher:
             self.applications[application_id] = found
         return found
 
-    def hint(self, application: bytes) -> None:
-        """Take a hint that an application (by its hash) has new tasks: claim at once, or probe where that is wiser."""
+    def hint(self, hint: Hint) -> None:
+        """Take a hint that there are new tasks: claim at once where they may be, or probe where that is wiser."""
         now = trio.current_time()
-        for found in self.applications.values():
-            if found.application_id.startswith(application):
-                claims = [pool.hint(now) for pool in found.pools.values()]
-                found.wake(now)
-                if not all(claims):
-                    self.probe_soon()
+        for found in self._hinted(hint):
+            pools = [pool for pool in found.pools.values() if hint.concerns(pool.queue_hashes)]
+            claims = [pool.hint(now) for pool in pools]
+            found.wake(now)
+            if not all(claims):
+                self.probe_soon()
 
-    def hint_release(self, application: bytes) -> None:
+    def hint_release(self, hint: Hint) -> None:
         """Take a hint that permits and keys of an application came back elsewhere: look whether a pool here can claim.
 
         It comes with every result of a busy neighbour, so it costs a probe shared with others, not a transaction.
         """
+        if any(pool.has_room() for found in self._hinted(hint) for pool in found.pools.values()):
+            self.probe_soon()
+
+    def _hinted(self, hint: Hint) -> Iterator[Application]:
         for found in self.applications.values():
-            if found.application_id.startswith(application) and any(
-                pool.has_room() for pool in found.pools.values()
-            ):
-                self.probe_soon()
+            if application_hash(found.application_id) == hint.application:
+                yield found
 
     def leave(self, session: WorkerSession) -> None:
         """Forget a session whose connection has ended; its leases go on until they end by themselves."""

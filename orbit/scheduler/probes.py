@@ -81,7 +81,7 @@ class Prober:
         self._turn += 1
         for application in applications if not self._dispatcher.is_stopping else ():
             for pool in application.pools.values():
-                if pool.is_wanted or pool.is_claiming or pool.not_before > now or not pool.has_room():
+                if pool.is_due(now) or pool.is_claiming or pool.not_before > now or not pool.has_room():
                     continue
                 pairs = keyed if pool.registration.concurrency_keys else keyless
                 pairs.update(dict.fromkeys(pool.pairs))

@@ -131,9 +131,9 @@ class _Parts:
                     if hint.kind is HintKind.CANCEL:
                         self._cancels.hint(hint.application)
                     elif hint.kind is HintKind.RELEASE:
-                        self._dispatcher.hint_release(hint.application)
+                        self._dispatcher.hint_release(hint)
                     else:
-                        self._dispatcher.hint(hint.application)
+                        self._dispatcher.hint(hint)
             except OSError as error:
                 get_logger().warning("hints_failed", error=error)  # probes come anyway
                 await trio.sleep(1.0)

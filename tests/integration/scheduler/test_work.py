@@ -5,19 +5,21 @@ from __future__ import annotations
 import itertools
 import json
 import socket
+from typing import Any
 
 import pytest
 import trio
 
 from orbit.domain.ids import id_text
-from orbit.runtime.hints import Hint, HintKind, application_hash, encode_hint, parse_address
+from orbit.pulse.commands import ClaimTasks
+from orbit.runtime.hints import Hint, HintKind, application_hash, encode_hint, hints_of, parse_address
 from orbit.scheduler.service import Service
 from orbit.store.session import Session
 from orbit.store.sql.dispatcher_lists import select_live_dispatchers
 from tests.integration.scheduler.conftest import MakeService
 from tests.support.frames import connected, ref
 from tests.support.pulse import HANDLER, Pulse
-from tests.support.tenants import QueueLimits, Tenant, TenantMaker
+from tests.support.tenants import QueueLimits, Tenant, TenantMaker, make_queue
 
 
 async def test_a_task_is_assigned_started_and_finished(
@@ -213,6 +215,39 @@ async def test_work_is_dealt_to_all_sessions_of_a_pool(
                 await worker.finish(assignment)
 
 
+async def test_a_busy_queue_leaves_the_pools_of_others_alone(
+    service: Service, tenant: Tenant, pulse: Pulse, session: Session
+) -> None:
+    """Hints name their queue: another queue's workers don't claim in vain, nor rest when their own work comes."""
+    other = make_queue(session, tenant.application_id, tenant.namespace_id)
+    async with connected(service.url, tenant) as busy, connected(service.url, tenant) as quiet:
+        await busy.welcome()
+        await quiet.welcome(queues=[id_text(other)])
+        (pool,) = [
+            pool
+            for pool in service.dispatcher.application(tenant.application_id).pools.values()
+            if pool.registration.queue_ids == (other,)
+        ]
+        claimed: list[bytes] = []
+        claim = pool.claim
+
+        def record(*options: Any) -> ClaimTasks:
+            command = claim(*options)
+            claimed.extend(command.queue_ids)
+            return command
+
+        pool.claim = record  # type: ignore[method-assign]
+        for _ in range(5):
+            pulse.submit()
+            hint(pulse, HintKind.SUBMIT, tenant.queue_id)
+            await busy.work_one()
+        assert (claimed, pool.not_before) == ([], 0.0)
+        pulse.submit(queue_id=other)
+        hint(pulse, HintKind.SUBMIT, other)
+        await quiet.work_one()
+        assert claimed
+
+
 async def test_large_payloads_do_not_end_a_session(service: Service, tenant: Tenant, pulse: Pulse) -> None:
     """64 payloads of 250 KiB pass a bounded outbox, each frame below its limit."""
     payload = json.dumps("x" * (250 * 1024)).encode()
@@ -271,9 +306,9 @@ async def test_a_key_freed_on_one_dispatcher_is_told_to_the_others(
             heard = []
             take = two.dispatcher.hint_release
 
-            def hear(application: bytes) -> None:
-                heard.append(application)
-                take(application)
+            def hear(one: Hint) -> None:
+                heard.append(one.application)
+                take(one)
 
             monkeypatch.setattr(two.dispatcher, "hint_release", hear)
             await first.finish(held)
@@ -333,9 +368,10 @@ async def test_a_paused_queue_gives_nothing_until_it_goes_on(
         await worker.work_one()
 
 
-def hint(pulse: Pulse, kind: HintKind) -> None:
+def hint(pulse: Pulse, kind: HintKind, *queue_ids: bytes) -> None:
     """Send a hint to every live dispatcher, as a committing process does."""
-    data = encode_hint(Hint(kind, application_hash(pulse.tenant.application_id)))
+    (one,) = hints_of(kind, pulse.tenant.application_id, queue_ids)
+    data = encode_hint(one)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for row in pulse.session.run(select_live_dispatchers):
             address = parse_address(row.hint_address or "")

@@ -22,7 +22,9 @@ from orbit.runtime.hints import (
     application_hash,
     decode_hint,
     encode_hint,
+    hints_of,
     parse_address,
+    queue_hash,
 )
 
 
@@ -51,6 +53,17 @@ def test_a_hint_is_sixteen_bytes_and_comes_back(kind: HintKind) -> None:
     data = encode_hint(hint)
     assert len(data) == 16
     assert decode_hint(data) == hint
+
+
+def test_a_hint_names_a_few_queues_or_speaks_of_all() -> None:
+    application_id, queues = new_id(), [new_id() for _ in range(5)]
+    hashes = [{queue_hash(queue_id)} for queue_id in queues]
+    named = [decode_hint(encode_hint(hint)) for hint in hints_of(HintKind.SUBMIT, application_id, queues[:4])]
+    told = [[hint is not None and hint.concerns(one) for one in hashes] for hint in named]
+    assert told == [[n == m for n in range(5)] for m in range(4)]
+    for many in ([], queues):
+        (of_all,) = hints_of(HintKind.SUBMIT, application_id, many)
+        assert all(of_all.concerns(one) for one in hashes)
 
 
 @pytest.mark.parametrize(

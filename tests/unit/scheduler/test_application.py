@@ -174,6 +174,49 @@ def test_an_empty_claim_rests_before_the_next() -> None:
     assert round((pool.not_before - 100.0) * 1_000) == 5
 
 
+def test_a_hint_in_vain_costs_no_rest_but_the_next_one_a_probe() -> None:
+    """What the hint was about may have gone to somebody else; the first claim that finds something ends the doubt."""
+    session = make_session()
+    application, _ = make_application(session)
+    (pool,) = application.pools.values()
+    assert pool.hint(0.0)
+    assert application.has_work(0.0)
+    application.settle(application.take(0.0), [Claimed(assignments=())], 0.0)
+    assert not application.has_work(0.0)
+    assert pool.not_before == 0.0
+    assert not pool.hint(0.0)
+    assert not application.has_work(0.0)
+    wanted(application)
+    application.settle(application.take(0.0), [Claimed(assignments=(assignment_for(session),))], 0.0)
+    assert pool.hint(0.0)
+
+
+def test_a_hint_during_a_claim_asks_for_another() -> None:
+    """What it is about was committed after that claim had looked, whatever that one found."""
+    session = make_session()
+    for found in ((), (assignment_for(session),)):
+        application, _ = make_application(session)
+        (pool,) = application.pools.values()
+        assert pool.hint(0.0)
+        tick = application.take(0.0)
+        assert pool.hint(0.0)
+        application.settle(tick, [Claimed(assignments=found)], 0.0)
+        assert len(claims(application.take(0.0))) == 1
+
+
+def test_seats_that_come_back_and_find_nothing_cast_no_doubt() -> None:
+    """A result's tick claims for its seats in any case; finding nothing is the usual thing at light load."""
+    session = make_session()
+    application, _ = make_application(session)
+    (pool,) = application.pools.values()
+    application.finish(finishing(session, running(session)))
+    tick = application.take(0.0)
+    assert len(claims(tick)) == 1
+    application.settle(tick, [RECORDED, Claimed(assignments=())], 0.0)
+    assert pool.not_before == 0.0
+    assert pool.hint(0.0)
+
+
 def test_a_claim_that_used_all_candidates_is_followed_at_once() -> None:
     """There may be more than it could see."""
     session = make_session(capacity=100)
