@@ -10,16 +10,17 @@ import msgspec
 
 from orbit.localdb.apt import Say, silent
 from orbit.localdb.bundle import Flavour, Server, find_any_server, find_server
-from orbit.localdb.errors import InstanceBusy, PortTaken
+from orbit.localdb.errors import InstanceBusy, LocalDatabaseError, PortTaken
 from orbit.localdb.home import Home, check_server, socket_path
 from orbit.localdb.options import server_arguments, server_environment
 from orbit.localdb.ports import free_port
 from orbit.localdb.process import Launcher, Lifetime, read_process, start_process
-from orbit.localdb.provision import DATABASE, USER, prepare, write_init_file
+from orbit.localdb.provision import DATABASE, USER, account_statements, prepare, write_init_file
 from orbit.localdb.readiness import wait_ready
 from orbit.localdb.serverlog import ServerLog
 from orbit.store.connection import connect
 from orbit.store.dsn import Dsn
+from orbit.store.failures import DriverError, describe
 
 STOP_TIMEOUT_SECONDS = 30.0
 PORT_TRIES = 4
@@ -172,7 +173,11 @@ class Instance:
             return False
         if self._launcher is not None or process.is_detached:
             log = ServerLog(self._home.log)
-            wait_ready(lambda: not process.is_alive, log, admin=self.admin_dsn(), user=self.dsn())
+            wait_ready(lambda: not process.is_alive, log, admin=self.admin_dsn())
+            # An earlier release may have started it, without the account for the socket.
+            for statement in account_statements(self._home):
+                self.execute(statement)
+            self._enter()
             return True
         if process.has_supervisor:
             raise InstanceBusy(f"{self.home} is in use by process {process.supervisor}")
@@ -206,13 +211,22 @@ class Instance:
             remove=sorted({self.home, Path(record.socket).parent}),
         )
         try:
-            wait_ready(lambda: launcher.has_ended, log, admin=self.admin_dsn(), user=self.dsn())
+            wait_ready(lambda: launcher.has_ended, log, admin=self.admin_dsn())
+            self._enter()
         except BaseException:
             self.kill()
             raise
         finally:
             init_file.unlink(missing_ok=True)
         self._home.write(msgspec.structs.replace(record, version=self._server.version))
+
+    def _enter(self) -> None:
+        try:
+            connect(self.dsn()).close()
+        except DriverError as error:
+            raise LocalDatabaseError(
+                f"{self.home} doesn't let the user {USER} in: {describe(error)}"
+            ) from error
 
     def _let_go(self) -> None:
         if self._launcher is not None:

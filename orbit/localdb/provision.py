@@ -56,17 +56,19 @@ def create_data(home: Home, server: Server) -> None:
     """
     unfinished = home.root / "data.new"
     shutil.rmtree(unfinished, ignore_errors=True)
-    common = [*account_option(), f"--datadir={unfinished}", f"--tmpdir={home.temporary}"]
+    common = account_option()
     if server.flavour is Flavour.MYSQL:
-        command = [*server.command, *common, "--initialize-insecure", "--character-set-server=utf8mb4"]
+        command = [*server.command, *common, f"--datadir={unfinished}", f"--tmpdir={home.temporary}"]
+        command += ["--initialize-insecure", "--character-set-server=utf8mb4"]
     else:
         unfinished.mkdir(mode=0o700)
-        extra = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
-        command = [*server.install_command, *common, *extra]
+        # This installer takes a space for the end of a path: it gets none but one below its working directory.
+        command = [*server.install_command, *common, f"--datadir=./{unfinished.name}"]
+        command += ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
     try:
         finished = subprocess.run(
             command,
-            env=server_environment(server, {}),
+            env=server_environment(server, {"TMPDIR": str(home.temporary)}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -85,6 +87,17 @@ def create_data(home: Home, server: Server) -> None:
     unfinished.rename(home.data)
 
 
+def account_statements(home: Home) -> list[str]:
+    """Return what makes the accounts `orbit` of the socket and of loopback, where they aren't there yet."""
+    statements = []
+    for account in (f"'{USER}'@'localhost'", f"'{USER}'@'127.0.0.1'"):
+        statements += [
+            f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{home.password()}'",
+            f"GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account}",
+        ]
+    return statements
+
+
 def write_init_file(home: Home, flavour: Flavour) -> Path:
     """Write the statements that each start runs before it accepts anybody; return the file's path.
 
@@ -93,11 +106,7 @@ def write_init_file(home: Home, flavour: Flavour) -> Path:
     already stays as it is.
     """
     statements = [f"CREATE DATABASE IF NOT EXISTS `{DATABASE}` CHARACTER SET utf8mb4"]
-    for account in (f"'{USER}'@'localhost'", f"'{USER}'@'127.0.0.1'"):
-        statements += [
-            f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{home.password()}'",
-            f"GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account}",
-        ]
+    statements += account_statements(home)
     if flavour is Flavour.MARIADB:
         # Its installer also makes root accounts for the host's name and addresses, without a password.
         others = "User = '' OR (User = 'root' AND Host <> 'localhost')"

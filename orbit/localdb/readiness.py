@@ -17,8 +17,8 @@ START_TIMEOUT_SECONDS = 600.0
 POLL_SECONDS = 0.05
 
 
-def wait_ready(has_ended: Callable[[], bool], log: ServerLog, *, admin: Dsn, user: Dsn) -> None:
-    """Return once root and `user` get in.
+def wait_ready(has_ended: Callable[[], bool], log: ServerLog, *, admin: Dsn) -> None:
+    """Return once root gets in; the statements of an init file have run by then.
 
     Raises:
         PortTaken: the server ended because its port is in use.
@@ -31,7 +31,6 @@ def wait_ready(has_ended: Callable[[], bool], log: ServerLog, *, admin: Dsn, use
         try:
             probe_socket(admin.unix_socket or "")
             connect(admin).close()
-            connect(user).close()
             return
         except (DriverError, OSError) as error:
             if time.monotonic() > deadline:

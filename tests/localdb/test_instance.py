@@ -15,8 +15,9 @@ from orbit.localdb.bundle import Flavour, find_server
 from orbit.localdb.errors import HomeMismatch, LocalDatabaseError, PortTaken
 from orbit.localdb.instance import Instance, create, find
 from orbit.localdb.options import SMALL
+from orbit.localdb.process import Lifetime
 from orbit.store.connection import connect
-from orbit.store.dsn import Dsn
+from orbit.store.dsn import Dsn, parse_dsn
 from orbit.store.failures import DriverError
 from tests.support.database import chosen_flavour
 from tests.support.faketime import clocked_instance
@@ -125,6 +126,24 @@ def test_a_started_instance_starts_once(own: Instance) -> None:
     assert own.pid == pid
 
 
+def test_a_server_of_an_earlier_release_gets_the_account_of_the_socket(own: Instance) -> None:
+    """A detached server outlives the release that started it, which made the account of loopback only."""
+    own.execute("DROP USER orbit@localhost")
+    own.start()
+    assert rows(own.dsn(), "SELECT 1") == [(1,)]
+
+
+def test_a_password_that_the_server_does_not_know_is_reported_at_once(own: Instance) -> None:
+    """Waiting longer would change nothing."""
+    own.execute("ALTER USER orbit@localhost IDENTIFIED BY 'another'")
+    try:
+        with pytest.raises(LocalDatabaseError, match="Access denied"):
+            own.start()
+    finally:
+        own.execute("DROP USER orbit@localhost")
+        own.start()
+
+
 def test_a_frozen_server_is_killed_in_the_end(own: Instance) -> None:
     """Stopping is bounded even when the server doesn't answer the signal."""
     process = own.pid
@@ -154,6 +173,16 @@ def test_a_taken_port_is_replaced_unless_it_was_asked_for(own: Instance) -> None
     create(own.home, port=taken, settings=SMALL)
     own.start()
     assert own.port == taken
+
+
+def test_a_home_may_have_any_name(tmp_path: Path) -> None:
+    """Its path goes through the server's tools and, as the socket's, through an address."""
+    made = create(tmp_path / "a b %41?x=1#y&'数", chosen_flavour(), settings=SMALL)
+    try:
+        made.start(Lifetime.TEMPORARY)
+        assert rows(parse_dsn(made.dsn().text()), "SELECT 1") == [(1,)]
+    finally:
+        made.destroy()
 
 
 def test_another_flavour_refuses_the_data(own: Instance) -> None:
