@@ -180,7 +180,6 @@ class HintSender:
             return
         finally:
             self._refreshed_at = trio.current_time()
-            self._fresh_until = time.monotonic() + REFRESH_SECONDS
             self._refreshing = False
         parsed = (
             parse_address(row.hint_address) for row in rows if row.hint_address not in (None, "", self._own)
@@ -190,6 +189,7 @@ class HintSender:
             self._pending |= hints
             self._wake.set()
         self._addresses = fresh
+        self._fresh_until = time.monotonic() + REFRESH_SECONDS
 
     def _deliver(self, hints: Iterable[Hint]) -> None:
         for data in map(encode_hint, hints):

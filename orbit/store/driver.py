@@ -69,6 +69,8 @@ else:
 class DriverConnection(_Base):
     """A connection whose results are read by `RowResult`."""
 
+    answered = 0
+
     def connect(self, sock: socket.socket | None = None) -> None:
         """Connect; unlike the driver, leave no open socket behind when a unix socket refuses."""
         if sock is None and self.unix_socket:
@@ -88,10 +90,11 @@ class DriverConnection(_Base):
     def send(self, statements: Sequence[str]) -> int:
         """Run statements in order in one round trip; keep the last one's result and return its affected rows.
 
-        The server stops at the first that fails, and that failure is raised.
+        The server stops at the first that fails, and that failure is raised; `answered` says how many came before.
         """
+        self.answered = 0
         affected = int(self.query(";".join(statements)))
-        for _ in statements[1:]:
+        for self.answered in range(1, len(statements)):
             affected = self._read_query_result()
         return affected
 

@@ -12,6 +12,8 @@ from pymysql.err import InterfaceError, MySQLError
 CONTENTION = frozenset({1213, 1205, 1020, 1180, 3572, 1317, 1969, 3024})
 LOST = frozenset({1053, 1290, 1836, 1047, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031})
 BAD_DATA = frozenset({1048, 1062, 1264, 1292, 1366, 1406, 1690, 3819, 4025})
+# What the driver says by itself (CR_ERROR_FIRST to CR_ERROR_LAST).
+_DRIVERS_OWN = range(2000, 3000)
 DEADLOCK = 1213
 LOCK_TIMEOUT = 1205
 
@@ -29,6 +31,11 @@ def error_number(error: MySQLError) -> int:
     """Return the server's or client's error number, 0 when the driver gives none."""
     first = error.args[0] if error.args else 0
     return first if isinstance(first, int) else 0
+
+
+def is_answer(error: MySQLError) -> bool:
+    """Tell whether the server said this, and not the driver for want of an answer."""
+    return error_number(error) not in {0, *_DRIVERS_OWN}
 
 
 def describe(error: MySQLError) -> str:

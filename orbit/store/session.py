@@ -84,15 +84,13 @@ class Session:
         """
         tries = _Tries()
         while True:
-            committing = False
+            tx = None
             try:
-                connection = self._open()
-                tx = Tx(connection, resolving=tries.unknown)
+                tx = Tx(self._open(), resolving=tries.unknown)
                 result = work(tx)
-                committing = True
                 tx.commit()
             except MySQLError as error:
-                self._judge(error, tries, committing=committing)
+                self._judge(error, tries, committing=tx is not None and tx.is_committing)
                 continue
             except BaseException:
                 self._roll_back()

@@ -8,8 +8,11 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any, Final, Generic, TypeVar
 
+from pymysql.err import MySQLError
+
 from orbit.domain.errors import InvariantViolation
 from orbit.store.driver import DriverConnection, Row, literal
+from orbit.store.failures import is_answer
 
 T = TypeVar("T")
 
@@ -62,7 +65,16 @@ class Tx:
     repeats work whose COMMIT got no answer: identities made before the transaction may already be stored.
     """
 
-    __slots__ = ("_connection", "_now", "_pending", "_pending_size", "_rank", "resolving", "statements")
+    __slots__ = (
+        "_connection",
+        "_now",
+        "_pending",
+        "_pending_size",
+        "_rank",
+        "is_committing",
+        "resolving",
+        "statements",
+    )
 
     def __init__(self, connection: DriverConnection, *, resolving: bool = False) -> None:
         self._connection = connection
@@ -71,6 +83,8 @@ class Tx:
         self._pending: list[str] = []
         self._pending_size = 0
         self.resolving = resolving
+        # True once a COMMIT may have reached the server.
+        self.is_committing = False
         self.statements = 0
 
     @property
@@ -107,7 +121,14 @@ class Tx:
     def commit(self) -> None:
         """Send what is left and the COMMIT behind it, in one round trip."""
         pending, self._pending, self._pending_size = self._pending, [], 0
-        self._connection.send([*pending, "COMMIT"])
+        self.is_committing = True
+        try:
+            self._connection.send([*pending, "COMMIT"])
+        except MySQLError as error:
+            # The server stops at a write that it refuses: it never comes to the COMMIT.
+            if is_answer(error) and self._connection.answered < len(pending):
+                self.is_committing = False
+            raise
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> Sequence[Row]:
         """Run a query and return its rows. A list or tuple parameter renders as `(a, b, c)`."""
