@@ -94,7 +94,8 @@ class Dispatcher:
         for found in self._hinted(hint):
             pools = [pool for pool in found.pools.values() if hint.concerns(pool.queue_hashes)]
             claims = [pool.hint(now) for pool in pools]
-            found.wake(now)
+            if any(claims):
+                found.wake(now)
             if not all(claims):
                 self.probe_soon()
 
@@ -199,7 +200,9 @@ class Dispatcher:
             if older is not None:
                 older.outbox.end(1008, "SUPERSEDED")
         session.outbox.on_room = lambda: self._made_room(session)
-        self.application(session.application_id).join(session)
+        application = self.application(session.application_id)
+        application.join(session)
+        application.wake(trio.current_time())
         self.probe_soon()
 
     def _made_room(self, session: WorkerSession) -> None:

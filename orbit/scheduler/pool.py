@@ -79,7 +79,8 @@ class Pool:
         """Take it that there is something to claim; false where a probe is to look first.
 
         The claim itself is the probe then, one transaction sooner. A hint that comes while a claim is in flight, which
-        may have looked too early, asks for another one. Once a hint was in vain, probes decide until a claim succeeds.
+        may have looked too early, asks for another one; without room it is kept. Once a hint was in vain, probes decide
+        until a claim succeeds.
         """
         if self._is_doubtful or self.not_before > now:
             return False
@@ -121,13 +122,14 @@ class Pool:
             # take (deadlines that passed, keys just taken) doesn't come back at once, whatever it left.
             self.is_wanted = outcome.more or len(outcome.assignments) == len(command.attempt_ids)
             self._is_doubtful = False
-            self._misses = 0
-        elif self._cause is _Cause.SIGHT or not isinstance(outcome, Claimed):
+            self._misses, self.not_before = 0, 0.0
+        elif isinstance(outcome, Claimed) and self._cause is not _Cause.SIGHT:
+            self._is_doubtful |= self._cause is _Cause.HINT
+        else:
             self.is_wanted = False
-            self.not_before = now + min(PAUSE_MIN_SECONDS * 2**self._misses, PAUSE_MAX_SECONDS)
-            self._misses = min(self._misses + 1, 10)
-        elif self._cause is _Cause.HINT:
-            self._is_doubtful = True
+            if not (isinstance(outcome, Claimed) and self.is_hinted):
+                self.not_before = now + min(PAUSE_MIN_SECONDS * 2**self._misses, PAUSE_MAX_SECONDS)
+                self._misses = min(self._misses + 1, 10)
 
     def abandon(self) -> None:
         """Forget a claim that got no outcome; the next probe looks anew."""

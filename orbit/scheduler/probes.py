@@ -73,7 +73,10 @@ class Prober:
         return bool(claimable or probed.due)
 
     def _wanted(self, now: float) -> tuple[list[tuple[Application, Pool]], Wanted]:
-        """Collect pools with room that aren't known to have work, as many as one probe may ask about."""
+        """Collect pools with room that aren't known to have work, as many as one probe may ask about.
+
+        Those that are known to have some are given their turn: room may have come back, or a rest ended, unseen.
+        """
         pools: list[tuple[Application, Pool]] = []
         keyed: dict[Pair, None] = {}
         keyless: dict[Pair, None] = {}
@@ -81,7 +84,10 @@ class Prober:
         self._turn += 1
         for application in applications if not self._dispatcher.is_stopping else ():
             for pool in application.pools.values():
-                if pool.is_due(now) or pool.is_claiming or pool.not_before > now or not pool.has_room():
+                if pool.is_claiming or pool.not_before > now or not pool.has_room():
+                    continue
+                if pool.is_due(now):
+                    application.wake(now)
                     continue
                 pairs = keyed if pool.registration.concurrency_keys else keyless
                 pairs.update(dict.fromkeys(pool.pairs))

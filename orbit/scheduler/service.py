@@ -129,7 +129,7 @@ class _Parts:
             try:
                 async for hint in self._hints:
                     if hint.kind is HintKind.CANCEL:
-                        self._cancels.hint(hint.application)
+                        self._cancels.hint(hint)
                     elif hint.kind is HintKind.RELEASE:
                         self._dispatcher.hint_release(hint)
                     else:

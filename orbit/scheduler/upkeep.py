@@ -15,7 +15,7 @@ from orbit.pulse.dispatchers import beat_dispatcher, prune_dispatchers, unregist
 from orbit.pulse.probe import cancelled_attempts
 from orbit.pulse.sessions import SessionStanding, check_sessions, close_sessions
 from orbit.runtime.database import Database
-from orbit.runtime.hints import application_hash
+from orbit.runtime.hints import Hint, application_hash
 from orbit.runtime.runner import Loop
 from orbit.scheduler.dispatcher import Dispatcher, all_sessions
 from orbit.store.failures import DriverError
@@ -127,9 +127,9 @@ class Cancels:
         self._hinted: set[bytes] = set()
         self._wake = trio.Event()
 
-    def hint(self, application: bytes) -> None:
-        """Note that a task of an application (by the hash that hints carry) is to be cancelled."""
-        self._hinted.add(application)
+    def hint(self, hint: Hint) -> None:
+        """Note that a task of an application is to be cancelled."""
+        self._hinted.add(hint.application)
         self._wake.set()
 
     async def run(self) -> None:

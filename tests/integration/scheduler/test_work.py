@@ -248,6 +248,28 @@ async def test_a_busy_queue_leaves_the_pools_of_others_alone(
         assert claimed
 
 
+async def test_a_worker_that_joins_a_full_pool_gets_what_waits(
+    service: Service, tenant: Tenant, pulse: Pulse
+) -> None:
+    """The pool knows of work and had no room for it: the new session's room is used at once."""
+    pulse.submit_many(3)
+    async with connected(service.url, tenant) as one, connected(service.url, tenant) as two:
+        await one.welcome(capacity=1)
+        await one.start(await one.next("task.assign"))
+        await two.welcome(capacity=1)
+        await two.next("task.assign")
+
+
+async def test_room_that_came_back_unseen_is_found(service: Service, tenant: Tenant, pulse: Pulse) -> None:
+    """A pool that knows of work is given its turn by the next probe, whatever ended its rest or made its room."""
+    async with connected(service.url, tenant) as worker:
+        await worker.welcome()
+        (pool,) = service.dispatcher.application(tenant.application_id).pools.values()
+        pool.is_hinted, pool.not_before = True, trio.current_time() + 0.2
+        pulse.submit()
+        await worker.work_one()
+
+
 async def test_large_payloads_do_not_end_a_session(service: Service, tenant: Tenant, pulse: Pulse) -> None:
     """64 payloads of 250 KiB pass a bounded outbox, each frame below its limit."""
     payload = json.dumps("x" * (250 * 1024)).encode()

@@ -204,6 +204,31 @@ def test_a_hint_during_a_claim_asks_for_another() -> None:
         assert len(claims(application.take(0.0))) == 1
 
 
+def test_a_hint_during_a_claim_on_sight_spares_the_rest() -> None:
+    """It is newer than what that claim saw; an error rests all the same, and the hint is kept."""
+    application, _ = make_application(make_session())
+    (pool,) = application.pools.values()
+    for outcome, is_resting in ((Claimed(assignments=()), False), (Unavailable("away"), True)):
+        wanted(application)
+        tick = application.take(100.0)
+        assert pool.hint(100.0)
+        application.settle(tick, [outcome], 100.0)
+        assert (pool.not_before > 100.0, pool.is_due(100.0)) == (is_resting, not is_resting)
+        assert pool.is_due(101.0)
+
+
+def test_a_claim_that_finds_something_ends_a_rest() -> None:
+    """One for seats that came back may do so before the rest is over."""
+    session = make_session()
+    application, _ = make_application(session)
+    (pool,) = application.pools.values()
+    pool.not_before = 200.0
+    application.finish(finishing(session, running(session)))
+    found = Claimed(assignments=(assignment_for(session),), more=True)
+    application.settle(application.take(100.0), [RECORDED, found], 100.0)
+    assert pool.is_due(100.0)
+
+
 def test_seats_that_come_back_and_find_nothing_cast_no_doubt() -> None:
     """A result's tick claims for its seats in any case; finding nothing is the usual thing at light load."""
     session = make_session()
