@@ -56,6 +56,8 @@ def demo(*, verbose: bool) -> None:
         raise click.ClickException("the examples are part of the source tree; run this from a checkout")
     home = Path(tempfile.mkdtemp(prefix="orbit-demo-"))
     signal.signal(signal.SIGTERM, _interrupt)
+    # A shell without a terminal starts what runs in its background with SIGINT ignored, and Python leaves it so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         code = _run(home, verbose=verbose)
     except KeyboardInterrupt:

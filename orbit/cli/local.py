@@ -68,6 +68,8 @@ def running_database(
 ) -> Iterator[Dsn]:
     """Run the home's private database for the block, again when it ends by itself; a given one is used as it is.
 
+    A temporary one is removed afterwards, with all that it has outside of the home.
+
     Raises:
         LocalDatabaseError: no server can be had, or it doesn't start.
     """
@@ -82,6 +84,8 @@ def running_database(
             yield instance.dsn()
     finally:
         instance.stop()
+        if lifetime is Lifetime.TEMPORARY:
+            instance.destroy()
 
 
 def remove_data(home: Path) -> None:

@@ -146,16 +146,19 @@ Ctrl-C stops everything; the data stays.
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Let SIGTERM end start and stop as Ctrl-C does; while the processes run, trio receives both."""
+    """Let SIGTERM and SIGINT end start and stop; while the processes run, trio receives both."""
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    # A shell without a terminal starts what runs in its background with SIGINT ignored, and Python leaves it so.
+    handlers = {signal.SIGTERM: interrupt, signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _fail(message: str) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
+
+import pytest
 
 from tests.support.orbit_up import ROOT, clean_environment, command
 
@@ -28,10 +31,12 @@ def test_twice_in_a_row(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C while it works ends everything that it started, and its home."""
+@pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN], ids=["terminal", "background"])
+def test_interrupted(tmp_path: Path, inherited: signal.Handlers) -> None:
+    """Ctrl-C while it works ends everything that it started, and its home, however a shell has started it."""
     process = subprocess.Popen(
         command("demo"),
+        preexec_fn=partial(signal.signal, signal.SIGINT, inherited),  # noqa: PLW1509 - nothing else runs here
         env=clean_environment(TMPDIR=str(tmp_path)),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
