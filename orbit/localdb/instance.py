@@ -174,9 +174,6 @@ class Instance:
         if self._launcher is not None or process.is_detached:
             log = ServerLog(self._home.log)
             wait_ready(lambda: not process.is_alive, log, admin=self.admin_dsn())
-            # An earlier release may have started it, without the account for the socket.
-            for statement in account_statements(self._home):
-                self.execute(statement)
             self._enter()
             return True
         if process.has_supervisor:
@@ -221,12 +218,16 @@ class Instance:
         self._home.write(msgspec.structs.replace(record, version=self._server.version))
 
     def _enter(self) -> None:
+        """Find out whether Orbit's user gets in, and make its accounts if a server of an earlier release lacks them."""
         try:
-            connect(self.dsn()).close()
+            try:
+                connect(self.dsn()).close()
+            except DriverError:
+                for statement in account_statements(self._home):
+                    self.execute(statement)
+                connect(self.dsn()).close()
         except DriverError as error:
-            raise LocalDatabaseError(
-                f"{self.home} doesn't let the user {USER} in: {describe(error)}"
-            ) from error
+            raise LocalDatabaseError(f"{self.home} doesn't let {USER} in: {describe(error)}") from error
 
     def _let_go(self) -> None:
         if self._launcher is not None:

@@ -101,9 +101,9 @@ def account_statements(home: Home) -> list[str]:
 def write_init_file(home: Home, flavour: Flavour) -> Path:
     """Write the statements that each start runs before it accepts anybody; return the file's path.
 
-    Only `root@localhost` (the socket) and `orbit` (socket and loopback) remain; the latter may do everything in
-    databases named `orbit…`. Each statement stands on one line of its own, which is what servers accept; what is there
-    already stays as it is.
+    The user `orbit` (socket and loopback) may do everything in databases named `orbit…`; root's other ways in than the
+    socket go, and so do accounts without a name. Each statement stands on one line of its own, which is what servers
+    accept.
     """
     statements = [f"CREATE DATABASE IF NOT EXISTS `{DATABASE}` CHARACTER SET utf8mb4"]
     statements += account_statements(home)

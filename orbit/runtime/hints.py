@@ -1,4 +1,4 @@
-"""Wake-up hints: lossy datagrams from the process that committed to the live dispatchers (01-architecture "Waking up").
+"""Wake-up hints: lossy datagrams from the process that commits to the live dispatchers (01-architecture "Waking up").
 
 A hint is 16 bytes: magic (4), kind (1), the last 3 bytes of the queue id or zeros for all queues, the first 8 bytes of
 the application id. It carries no authority and nothing depends on its arrival: it only makes a claim come sooner.
@@ -72,7 +72,7 @@ def application_hash(application_id: bytes) -> bytes:
 
 
 def queue_hash(queue_id: bytes) -> bytes:
-    """Return the 3 bytes by which hints name a queue."""
+    """Return the 3 bytes by which hints name a queue: its id's last ones, since the first ones tell the time."""
     return queue_id[-_QUEUE_BYTES:]
 
 
@@ -120,8 +120,8 @@ class HintSender:
     """Sends hints to all live dispatchers without ever blocking or failing its caller.
 
     `run` must run beside it: it keeps the addresses fresh while hints are sent (a read each 2 s) and sends what
-    gathered since the event loop last came round, once per kind and application, at most each `pace_seconds`.
-    `own` is an address that needs none.
+    gathered since the event loop last came round, each hint once, at most each `pace_seconds`; `send_now` waits for
+    neither. `own` is an address that needs none.
     """
 
     def __init__(self, database: Reads, *, own: str = "", pace_seconds: float = 0.0) -> None:
@@ -146,7 +146,7 @@ class HintSender:
         """Send before this returns, from whatever thread; where the addresses are old, `run` sends instead."""
         hints = hints_of(kind, application_id, queue_ids)
         if time.monotonic() < self._fresh_until:
-            self._deliver(hints)
+            self._deliver(hints, self._addresses)
         elif self._token is not None:
             with suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(self._note, hints)
@@ -165,10 +165,10 @@ class HintSender:
                     await self._wake.wait()
                     self._wake = trio.Event()
                     hints, self._pending = self._pending, set()
-                    self._deliver(hints)
+                    self._deliver(hints, self._addresses)
                     if not self._refreshing and trio.current_time() - self._refreshed_at >= REFRESH_SECONDS:
                         self._refreshing = True
-                        # Sent again with the fresh addresses: after an idle time the old ones may all be gone.
+                        # Sent to new addresses too: after an idle time the old ones may all be gone.
                         nursery.start_soon(self._refresh, hints)
                     if self._pace_seconds:
                         await trio.sleep(self._pace_seconds)
@@ -185,15 +185,14 @@ class HintSender:
             parse_address(row.hint_address) for row in rows if row.hint_address not in (None, "", self._own)
         )
         fresh = [address for address in parsed if address is not None]
-        if set(fresh) - set(self._addresses):
-            self._pending |= hints
-            self._wake.set()
+        new = set(fresh) - set(self._addresses)
         self._addresses = fresh
         self._fresh_until = time.monotonic() + REFRESH_SECONDS
+        self._deliver(hints, new)
 
-    def _deliver(self, hints: Iterable[Hint]) -> None:
+    def _deliver(self, hints: Iterable[Hint], addresses: Collection[Address]) -> None:
         for data in map(encode_hint, hints):
-            for address in self._addresses:
+            for address in addresses:
                 family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
                 with suppress(OSError):  # full buffer, unreachable, shut down: a probe comes anyway
                     self._sockets[family].sendto(data, address)

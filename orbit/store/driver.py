@@ -215,11 +215,11 @@ def _parse_row(payload: bytes, decoders: Sequence[Decoder | None]) -> Row:
     for decoder in decoders:
         size = payload[position]
         position += 1
-        if size > 250:
-            if size == 251:
+        if size >= _NULL:
+            if size == _NULL:
                 row.append(None)
                 continue
-            width = {252: 2, 253: 3, 254: 8}[size]
+            width = _WIDTHS[size]
             size = int.from_bytes(payload[position : position + width], "little")
             position += width
         data = payload[position : position + size]

@@ -22,7 +22,7 @@ class Failure(Enum):
     """How the transaction runner treats an error."""
 
     CONTENTION = "roll back and rerun the whole transaction"
-    LOST = "discard the connection; during COMMIT the outcome is unknown"
+    LOST = "discard the connection; where a COMMIT was sent the outcome is unknown"
     BAD_DATA = "the guilty operation of a group is INTERNAL, the others are rerun"
     OTHER = "raise"
 

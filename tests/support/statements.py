@@ -23,6 +23,7 @@ class HookedConnection:
     def __init__(self, connection: DriverConnection, hook: Hook) -> None:
         self._connection = connection
         self._hook = hook
+        self.answered = 0
 
     def query(self, sql: str) -> int:
         self._hook(sql)
@@ -30,7 +31,10 @@ class HookedConnection:
 
     def send(self, statements: Sequence[str]) -> int:
         """Announce statements that travel together one by one, and run each alone."""
-        return [self.query(statement) for statement in statements][-1]
+        affected = 0
+        for self.answered, statement in enumerate(statements):
+            affected = self.query(statement)
+        return affected
 
     def send_all(self, statements: Sequence[str]) -> list[Any]:
         """The same for statements whose rows are all wanted."""
@@ -39,10 +43,6 @@ class HookedConnection:
     def _rows_of(self, statement: str) -> Any:
         self.query(statement)
         return self._connection.result_rows
-
-    def commit(self) -> None:
-        self._hook("COMMIT")
-        self._connection.commit()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
