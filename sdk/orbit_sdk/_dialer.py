@@ -75,7 +75,7 @@ class Dialer:
             self._failed.add(url)
         self._failures += 1
 
-    def pause(self) -> float:
-        """Seconds before the next try: doubling, half of it at random."""
-        longest = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 10), LONGEST_PAUSE_SECONDS)
+    def pause(self, *, at_most: float = LONGEST_PAUSE_SECONDS) -> float:
+        """Seconds before the next try: doubling up to a bound, half of it at random."""
+        longest = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 10), LONGEST_PAUSE_SECONDS, at_most)
         return longest * (0.5 + 0.5 * self._random())

@@ -175,6 +175,11 @@ class SessionCore:
         return self._stage is _Stage.OPEN
 
     @property
+    def patience(self) -> float:
+        """Seconds that may pass between tries to connect: a renewal period while leases run out, else any number."""
+        return self._renew_seconds if self._book.held else float("inf")
+
+    @property
     def held_count(self) -> int:
         """Attempts that are held, those with unacknowledged ends included."""
         return len(self._book.held)

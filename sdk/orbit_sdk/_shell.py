@@ -178,7 +178,7 @@ class Shell:
                 return
             self._dialer.lost(url)
             self._progress()
-            await trio.sleep(self._dialer.pause())
+            await trio.sleep(self._dialer.pause(at_most=self._core.patience))
 
     async def _serve(self, url: str) -> None:
         try:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from orbit.store.dsn import Dsn
+from tests.support.eventually import eventually
 from tests.support.faketime import wrong_clock
 from tests.support.tenants import Tenant
 
@@ -70,8 +71,9 @@ class Process:
                     raise AssertionError(f"{self.name} logged no {event} {facts}:\n{self.tail()}")
 
     def freeze(self) -> None:
-        """SIGSTOP: the process does nothing, its connections stay open."""
+        """SIGSTOP: the process does nothing more once this returns, its connections stay open."""
         os.kill(self.pid, signal.SIGSTOP)
+        eventually(lambda: _thread_states(self.pid) == {"T"}, what=f"{self.name} stands still", pause=0.0005)
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
@@ -119,6 +121,12 @@ class Process:
                 if isinstance(event, dict) and event:
                     self.events.append(event)
                 self._news.notify_all()
+
+
+def _thread_states(pid: int) -> set[str]:
+    """The kernel's letters for what the threads of a process are doing; T is stopped."""
+    stats = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return {stat.rpartition(")")[2].split()[0] for stat in stats}
 
 
 class Site:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from orbit_sdk import HandlerDeclaration, Raw, SessionRefused
+from orbit_sdk import Dispatcher, HandlerDeclaration, Raw, SessionRefused
+from orbit_sdk._dialer import LONGEST_PAUSE_SECONDS, Dialer
 from orbit_sdk._held import Action, AskCancel, Note, Ready, Reconnect, Registration, Run, Stop, StopReason
 from orbit_sdk._outcomes import Outcome
 from orbit_sdk._session import SessionCore
@@ -50,7 +51,7 @@ class Line:
         self.now = now
         return self.core.tick(now)
 
-    def open(self, *, generation: int = 1) -> list[Action]:
+    def open(self, *, generation: int = 1, renew_ms: int = 10_000) -> list[Action]:
         """Connect and be welcomed; with a later generation the resume is still to be answered."""
         self.core.connect()
         hello = self.one()
@@ -61,7 +62,7 @@ class Line:
                 "session_id": "s",
                 "generation": generation,
                 "lease_ms": 30_000,
-                "renew_ms": 10_000,
+                "renew_ms": renew_ms,
             }
         )
 
@@ -247,6 +248,24 @@ def test_running_work_survives_a_reconnect_and_learns_of_a_cancel() -> None:
     line.open(generation=2)
     assert line.resumed(cancel_requested=True) == [AskCancel(attempt), Ready()]
     assert line.sent() == []
+
+
+def test_tries_to_connect_come_within_a_renewal_period_while_leases_run_out() -> None:
+    """Idle, the pauses grow to their own bound; with something held, never beyond what a lease has to spare."""
+
+    class Nobody:
+        async def list_dispatchers(self) -> list[Dispatcher]:
+            return []
+
+    dialer = Dialer(Nobody(), fixed_url=None, random=lambda: 1.0)
+    for _ in range(20):
+        dialer.lost(None)
+    line = Line()
+    line.open(renew_ms=700)
+    assert dialer.pause(at_most=line.core.patience) == LONGEST_PAUSE_SECONDS
+    line.run_one()
+    line.core.disconnect()
+    assert dialer.pause(at_most=line.core.patience) == 0.7
 
 
 def test_a_start_in_doubt_is_repeated_after_resume_or_dropped_if_lost() -> None:
