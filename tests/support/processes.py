@@ -149,9 +149,9 @@ class Site:
     ) -> None:
         for process in self._processes:
             process.close()
-        if error is not None:
-            for process in self._processes:
-                print(f"--- {process.name} {process.pid}\n{process.tail()}")
+        # Shown with a failed test alone; a fixture isn't told of the failure.
+        for process in self._processes:
+            print(f"--- {process.name} {process.pid}\n{process.tail()}")
 
     def api(self, *, dsn: Dsn | None = None, port: int = 0, clock: str = "") -> tuple[Process, str]:
         """Start orbit-api; return it and the address on which it serves."""
