@@ -32,8 +32,8 @@ WRITES = (
 
 
 _REFUSE = """
-IF RAND() < 0.5 THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'refused by a test';
-ELSE SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'refused by a test'; END IF
+IF {when} THEN IF RAND() < 0.5 THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'refused by a test';
+ELSE SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'refused by a test'; END IF; END IF
 """
 _SILENT_DISPATCHER = """
 INSERT INTO dispatchers (dispatcher_id, url, sessions, started_at, heartbeat_at)
@@ -46,14 +46,16 @@ def payload(**fields: Any) -> bytes:
 
 
 @contextmanager
-def refusing(server: Instance, *writes: tuple[str, str]) -> Iterator[None]:
-    """Let the server itself answer these writes with 1213 or 1205, as chance has it, whoever makes them."""
+def refusing(server: Instance, *writes: tuple[str, str], when: str = "TRUE") -> Iterator[None]:
+    """Let the server itself answer these writes (of rows `when`) with 1213 or 1205, as chance has it, whoever makes
+    them."""
     database = server.dsn().database
     names = [f"{database}.refuse_{table}_{verb.lower()}" for table, verb in writes]
     try:
         for name, (table, verb) in zip(names, writes, strict=True):
             server.execute(
-                f"CREATE TRIGGER {name} BEFORE {verb} ON {database}.{table} FOR EACH ROW {_REFUSE}"
+                f"CREATE TRIGGER {name} BEFORE {verb} ON {database}.{table} FOR EACH ROW"
+                f" {_REFUSE.format(when=when)}"
             )
         yield
     finally:
@@ -93,7 +95,8 @@ def test_every_loop_outlives_contention_c31(
         if site.executions()[0]["pid"] == leaver.pid:
             worker, leaver = leaver, worker
         lapsed = direct.submit(handler="other", on_unknown=OnUnknown.RETRY)
-        lapse(direct.session, direct.worker().claim_one(handlers=(("other", "1"),)).attempt_id)
+        held = direct.worker().claim_one(handlers=(("other", "1"),))
+        lapse(direct.session, held.attempt_id)
         with refusing(victim, *WRITES):
             recover = site.recover()
             leaver.kill()
@@ -109,7 +112,8 @@ def test_every_loop_outlives_contention_c31(
             recover.await_event("loop_recovered", loop=loop)
     for loop in DISPATCH_LOOPS:
         dispatcher.await_event("loop_recovered", loop=loop)
-    with refusing(victim, ("attempts", "UPDATE")):
+    # Only the lapsed attempt's end: what runs must be renewed meanwhile.
+    with refusing(victim, ("attempts", "UPDATE"), when=f"OLD.attempt_id = x'{held.attempt_id.hex()}'"):
         recover.await_event("loop_failed", loop="expire")
     recover.await_event("loop_recovered", loop="expire")
     eventually(lambda: direct.task(lapsed).state == "WAITING", within=20)
