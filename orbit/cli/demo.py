@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from orbit.cli.output import MergedLog
 from orbit.cli.places import client_url, free_address
 from orbit.cli.procfile import PACKAGE, read_procfile
 from orbit.cli.records import Records
-from orbit.cli.run import run_for
+from orbit.cli.run import run_for, signals_raise
 from orbit.cli.supervisor import Supervisor, tethered
 from orbit.localdb.errors import LocalDatabaseError
 from orbit.localdb.process import Lifetime
@@ -54,19 +53,17 @@ def demo(*, verbose: bool) -> None:
     """Run the keyed-concurrency example on a private, temporary Orbit."""
     if not EXAMPLE.is_file():
         raise click.ClickException("the examples are part of the source tree; run this from a checkout")
-    home = Path(tempfile.mkdtemp(prefix="orbit-demo-"))
-    signal.signal(signal.SIGTERM, _interrupt)
-    # A shell without a terminal starts what runs in its background with SIGINT ignored, and Python leaves it so.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        code = _run(home, verbose=verbose)
-    except KeyboardInterrupt:
-        code = 1
-    except LocalDatabaseError as error:
-        click.echo(f"error: {error}", err=True)
-        code = 1
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    with signals_raise():
+        home = Path(tempfile.mkdtemp(prefix="orbit-demo-"))
+        try:
+            code = _run(home, verbose=verbose)
+        except KeyboardInterrupt:
+            code = 1
+        except LocalDatabaseError as error:
+            click.echo(f"error: {error}", err=True)
+            code = 1
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
     sys.exit(code)
 
 
@@ -118,7 +115,3 @@ async def _run_example(local: Local) -> int:
 
 def _say(text: str) -> None:
     click.echo(f"orbit: {text}", err=True)
-
-
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt

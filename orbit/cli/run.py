@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import trio
 
 from orbit.cli.local import Local, NotReady, Say, wait_ready
 from orbit.cli.supervisor import Supervisor
+
+
+@contextmanager
+def signals_raise() -> Iterator[None]:
+    """Let SIGTERM and SIGINT raise `KeyboardInterrupt` in what prepares and clears up; a running trio receives both."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    # A shell without a terminal starts what runs in its background with SIGINT ignored, and Python leaves it so.
+    handlers = {signal.SIGTERM: interrupt, signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def run_until_signal(

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +24,7 @@ from orbit.cli.output import MergedLog
 from orbit.cli.places import PortTaken, client_url, free_address
 from orbit.cli.procfile import read_procfile
 from orbit.cli.records import HomeBusy, Records, alone_in
-from orbit.cli.run import run_until_signal
+from orbit.cli.run import run_until_signal, signals_raise
 from orbit.cli.supervisor import Supervisor
 from orbit.domain.errors import OrbitError
 from orbit.localdb.errors import LocalDatabaseError
@@ -67,7 +64,7 @@ def up(*, home: Path | None, port: int | None, dispatch_port: int | None, reset:
             "--reset removes a private database only, and ORBIT_MYSQL_DSN names another one"
         )
     try:
-        with _signals_raise(), alone_in(settings.home):
+        with signals_raise(), alone_in(settings.home):
             _run(settings, reset=reset, as_json=as_json)
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
@@ -142,23 +139,6 @@ Ctrl-C stops everything; the data stays.
 """,
         flush=True,
     )
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Let SIGTERM and SIGINT end start and stop; while the processes run, trio receives both."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    # A shell without a terminal starts what runs in its background with SIGINT ignored, and Python leaves it so.
-    handlers = {signal.SIGTERM: interrupt, signal.SIGINT: signal.default_int_handler}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _fail(message: str) -> None:

@@ -15,7 +15,7 @@ from orbit.localdb.home import Home, check_server, socket_path
 from orbit.localdb.options import server_arguments, server_environment
 from orbit.localdb.ports import free_port
 from orbit.localdb.process import Launcher, Lifetime, read_process, start_process
-from orbit.localdb.provision import DATABASE, USER, account_statements, prepare, write_init_file
+from orbit.localdb.provision import DATABASE, USER, prepare, write_init_file
 from orbit.localdb.readiness import wait_ready
 from orbit.localdb.serverlog import ServerLog
 from orbit.store.connection import connect
@@ -218,14 +218,9 @@ class Instance:
         self._home.write(msgspec.structs.replace(record, version=self._server.version))
 
     def _enter(self) -> None:
-        """Find out whether Orbit's user gets in, and make its accounts if a server of an earlier release lacks them."""
+        """Find out whether Orbit's user gets in."""
         try:
-            try:
-                connect(self.dsn()).close()
-            except DriverError:
-                for statement in account_statements(self._home):
-                    self.execute(statement)
-                connect(self.dsn()).close()
+            connect(self.dsn()).close()
         except DriverError as error:
             raise LocalDatabaseError(f"{self.home} doesn't let {USER} in: {describe(error)}") from error
 

@@ -87,17 +87,6 @@ def create_data(home: Home, server: Server) -> None:
     unfinished.rename(home.data)
 
 
-def account_statements(home: Home) -> list[str]:
-    """Return what makes the accounts `orbit` of the socket and of loopback, where they aren't there yet."""
-    statements = []
-    for account in (f"'{USER}'@'localhost'", f"'{USER}'@'127.0.0.1'"):
-        statements += [
-            f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{home.password()}'",
-            f"GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account}",
-        ]
-    return statements
-
-
 def write_init_file(home: Home, flavour: Flavour) -> Path:
     """Write the statements that each start runs before it accepts anybody; return the file's path.
 
@@ -106,7 +95,11 @@ def write_init_file(home: Home, flavour: Flavour) -> Path:
     accept.
     """
     statements = [f"CREATE DATABASE IF NOT EXISTS `{DATABASE}` CHARACTER SET utf8mb4"]
-    statements += account_statements(home)
+    for account in (f"'{USER}'@'localhost'", f"'{USER}'@'127.0.0.1'"):
+        statements += [
+            f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{home.password()}'",
+            f"GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account}",
+        ]
     if flavour is Flavour.MARIADB:
         # Its installer also makes root accounts for the host's name and addresses, without a password.
         others = "User = '' OR (User = 'root' AND Host <> 'localhost')"

@@ -38,7 +38,7 @@ class _Job:
 
 
 class _Crew:
-    """Threads that take jobs from one queue; each owns one connection and keeps it alive while idle."""
+    """Threads that take jobs from one queue; each owns one connection and keeps it open while idle."""
 
     def __init__(self, name: str, sessions: Sequence[Session]) -> None:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -74,11 +74,13 @@ class _Crew:
         return result
 
     def _serve(self, session: Session) -> None:
+        # A first renewal that had to wait for a distant database's handshake could come too late.
+        session.keep_open()
         while True:
             try:
                 job = self._jobs.get(timeout=PING_INTERVAL_SECONDS)
             except queue.Empty:
-                session.ping()
+                session.keep_open()
                 continue
             if job is None:
                 session.close()

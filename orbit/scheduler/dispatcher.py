@@ -91,7 +91,7 @@ class Dispatcher:
     def hint(self, hint: Hint) -> None:
         """Take a hint that there are new tasks: claim at once where they may be, or probe where that is wiser."""
         now = trio.current_time()
-        for found in self._hinted(hint):
+        for found in self.hinted(hint.application):
             pools = [pool for pool in found.pools.values() if hint.concerns(pool.queue_hashes)]
             claims = [pool.hint(now) for pool in pools]
             if any(claims):
@@ -104,13 +104,12 @@ class Dispatcher:
 
         It comes with every result of a busy neighbour, so it costs a probe shared with others, not a transaction.
         """
-        if any(pool.has_room() for found in self._hinted(hint) for pool in found.pools.values()):
+        if any(pool.has_room() for found in self.hinted(hint.application) for pool in found.pools.values()):
             self.probe_soon()
 
-    def _hinted(self, hint: Hint) -> Iterator[Application]:
-        for found in self.applications.values():
-            if application_hash(found.application_id) == hint.application:
-                yield found
+    def hinted(self, *hashes: bytes) -> list[Application]:
+        """Return the applications that hints mean by these hashes."""
+        return [app for app in self.applications.values() if application_hash(app.application_id) in hashes]
 
     def leave(self, session: WorkerSession) -> None:
         """Forget a session whose connection has ended; its leases go on until they end by themselves."""

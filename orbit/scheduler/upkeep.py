@@ -15,7 +15,7 @@ from orbit.pulse.dispatchers import beat_dispatcher, prune_dispatchers, unregist
 from orbit.pulse.probe import cancelled_attempts
 from orbit.pulse.sessions import SessionStanding, check_sessions, close_sessions
 from orbit.runtime.database import Database
-from orbit.runtime.hints import Hint, application_hash
+from orbit.runtime.hints import Hint
 from orbit.runtime.runner import Loop
 from orbit.scheduler.dispatcher import Dispatcher, all_sessions
 from orbit.store.failures import DriverError
@@ -143,14 +143,9 @@ class Cancels:
             await trio.sleep(CANCEL_SECONDS)
 
     async def _tell(self, hinted: set[bytes]) -> None:
-        applications = [
-            app
-            for app in self._dispatcher.applications.values()
-            if application_hash(app.application_id) in hinted
-        ]
         holders = {
             attempt_id: session
-            for session in all_sessions(applications)
+            for session in all_sessions(self._dispatcher.hinted(*hinted))
             for attempt_id, held in session.held.items()
             if not held.cancel_told
         }

@@ -22,6 +22,7 @@ _SESSION = (
     f"SET SESSION sql_mode='{_SQL_MODE}', time_zone='+00:00', "
     f"innodb_lock_wait_timeout={LOCK_WAIT_SECONDS}, wait_timeout={WAIT_TIMEOUT_SECONDS}"
 )
+_ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 
 def connect(
@@ -49,9 +50,7 @@ def connect(
         **_tls_arguments(dsn),
     )
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(_SESSION)
-            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        connection.send([_SESSION, _ISOLATION])
     except BaseException:
         connection.close()
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -55,7 +56,7 @@ class _Tries:
 class Session:
     """Runs transactions on one connection of its own; belongs to one thread.
 
-    The connection is opened when needed and discarded when it is lost.
+    The connection is opened when needed, or by `keep_open`, and discarded when it is lost.
     """
 
     def __init__(
@@ -114,14 +115,16 @@ class Session:
                 return [InvariantViolation("the operation failed; it was rolled back")]
         return [self.run_group(work, [operation])[0] for operation in operations]
 
-    def ping(self) -> None:
-        """Keep an idle connection alive; forget it when it is gone."""
-        if self._connection is None:
-            return
+    def keep_open(self) -> None:
+        """Have a connection open while nothing runs, so that the next transaction needn't wait for one."""
         try:
-            self._connection.ping(reconnect=False)
+            if self._connection is not None:
+                self._connection.ping(reconnect=False)
         except MySQLError:
             self._discard()
+        # Whatever stands against it, the next transaction meets it too and tells.
+        with suppress(Exception):
+            self._open()
 
     def close(self) -> None:
         if self._connection is not None:

@@ -115,12 +115,12 @@ class Tx:
 
     def flush(self) -> int:
         """Send what has been written so far; return the number of rows that the last statement changed."""
-        pending, self._pending, self._pending_size = self._pending, [], 0
+        pending = self._take_pending()
         return self._connection.send(pending) if pending else 0
 
     def commit(self) -> None:
         """Send what is left and the COMMIT behind it, in one round trip."""
-        pending, self._pending, self._pending_size = self._pending, [], 0
+        pending = self._take_pending()
         self.is_committing = True
         try:
             self._connection.send([*pending, "COMMIT"])
@@ -144,8 +144,7 @@ class Tx:
         asked = [read for read in reads if read.sql]
         for read in asked:
             self.write(read.sql, read.params)
-        pending, self._pending, self._pending_size = self._pending, [], 0
-        results = iter(self._connection.send_all(pending)[-len(asked) :] if asked else ())
+        results = iter(self._connection.send_all(self._take_pending())[-len(asked) :] if asked else ())
         return [read.parse(next(results) if read.sql else ()) for read in reads]
 
     def row(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
@@ -168,3 +167,7 @@ class Tx:
         self.statements += 1
         self._pending.append(statement)
         self._pending_size += len(statement)
+
+    def _take_pending(self) -> list[str]:
+        pending, self._pending, self._pending_size = self._pending, [], 0
+        return pending
