@@ -36,7 +36,7 @@ def test_a_worker_frozen_past_its_lease_f14_c01(site: Site, home: Tenant, direct
     _, url = site.dispatch()
     site.recover()
     sleeper = site.worker(home, url)
-    first = direct.submit(payload=payload(ms=200), concurrency_key="k")
+    first = direct.submit(payload=payload(ms=1_000), concurrency_key="k")
     eventually(lambda: len(site.executions()) == 1)
     sleeper.freeze()
     second = direct.submit(payload=payload(ms=10), concurrency_key="k")

@@ -55,12 +55,14 @@ async def main() -> None:
 
     @worker.handler("work", version="1")
     async def work(e: Execution[Any]) -> dict[str, int]:
-        note("start", e)
         seconds = e.payload.get("ms", 0) / 1000
+        # From before the note: a worker that is frozen as soon as somebody reads it wakes up with its time gone.
+        ends_at = trio.current_time() + seconds
+        note("start", e)
         if e.payload.get("busy"):
             await trio.to_thread.run_sync(compute, seconds)
         else:
-            await trio.sleep(seconds)
+            await trio.sleep_until(ends_at)
         note("end", e)
         if "raise" in e.payload:
             raise OUTCOMES[e.payload["raise"]]("as asked")
