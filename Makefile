@@ -2,7 +2,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 FLAVOUR ?= mysql
-# How many database suites `make test` runs at a time: with more than cores, short leases run out under the load.
+# How many database suites `make test` runs at a time: with more than cores, short leases get scarce time.
 JOBS ?= 2
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
